@@ -1,0 +1,360 @@
+"""ray's module functions: init, get, put, wait and the like, over manta's."""
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import time
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import manta
+from manta import _dialect, _manta
+from manta.ray import _devices, _options, _session, exceptions, runtime_env as _runtime_env
+from manta.ray._dialect import RayDialect
+from manta.ray._generator import ObjectRefGenerator
+from manta.ray.actor import ActorClass, ActorHandle
+from manta.ray.job_config import JobConfig
+from manta.ray.remote_function import RemoteFunction
+from manta.ray.runtime_context import RAY_NAMES, resources as _resources
+
+logger = logging.getLogger("manta.ray")
+
+# Keywords of init that change nothing on one host without a dashboard, or that tests of Ray's pass.
+IGNORED = ("labels", "include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging",
+           "logging_level", "logging_format", "logging_config", "enable_resource_isolation", "cgroup_path",
+           "system_reserved_cpu", "system_reserved_memory", "proxy_server_url")
+HIDDEN = ("_system_config", "_temp_dir", "_memory", "_node_ip_address", "_metrics_export_port", "_redis_password",
+          "_redis_username", "_redis_max_memory", "_enable_object_reconstruction", "_driver_object_store_memory",
+          "_plasma_directory", "_object_spilling_directory", "_node_name", "_tracing_startup_hook", "_lru_evict",
+          "_skip_env_hook", "_raylet_ip_address", "object_spilling_directory")
+
+
+class BaseContext(Mapping[str, Any]):
+    """What ray.init() returns: the addresses, and a context manager that ends the session."""
+
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        self.address_info = dict(info)
+        self.dashboard_url: Optional[str] = None
+        self.python_version = ".".join(map(str, __import__("sys").version_info[:3]))
+        self.ray_version = RAY_VERSION
+        self.ray_commit = ""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.address_info[name]
+
+    def __iter__(self) -> Any:
+        return iter(self.address_info)
+
+    def __len__(self) -> int:
+        return len(self.address_info)
+
+    def __enter__(self) -> "BaseContext":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        shutdown()
+
+    def disconnect(self) -> None:
+        shutdown()
+
+
+RayContext = BaseContext
+RAY_VERSION = "2.60.0"          # the version whose interface this is
+
+
+def _address(address: Optional[str]) -> Optional[str]:
+    """Ray's words for which node, in ours."""
+    if address is None:
+        address = os.environ.get("RAY_ADDRESS") or None
+    if address is None or address in ("local", "auto"):
+        return address
+    if address.startswith("ray://"):
+        raise NotImplementedError(f"{address}: Ray's client protocol is not part of manta.ray; run the program on the "
+                                  "host of the node")
+    return address
+
+
+def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_gpus: Optional[int] = None,
+         resources: Optional[Mapping[str, float]] = None, object_store_memory: Optional[int] = None,
+         local_mode: bool = False, ignore_reinit_error: bool = False, log_to_driver: bool = True,
+         namespace: Optional[str] = None, runtime_env: Any = None, **kwargs: Any) -> BaseContext:
+    """Starts a node for this program, or joins one that was started.
+
+    >>> with ray.init(num_cpus=4):
+    ...     print(ray.cluster_resources()["CPU"])
+    4.0
+
+    address: "local" a node of its own; "auto" the one that `manta start` began; None: that one where it
+    runs, else one of its own. local_mode: calls run in this process, where a debugger stops in them.
+    """
+    for name in kwargs:
+        if name not in IGNORED and name not in HIDDEN:
+            raise RuntimeError(f"Unknown keyword argument(s): {name}")
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise ValueError("namespace must be a string that is not empty" if isinstance(namespace, str) else
+                         f"namespace must be a string, not {type(namespace)}")
+    if is_initialized():
+        if ignore_reinit_error:
+            logger.info("Calling ray.init() again after it has already been called.")
+            return BaseContext(_address_info())
+        raise RuntimeError("ray.init was called twice: end the first session by ray.shutdown(), or say "
+                           "ignore_reinit_error=True")
+    options = _init_options(num_cpus, num_gpus, resources, object_store_memory, local_mode, log_to_driver,
+                            kwargs.get("_memory"))
+    where = _address(address)
+    if where is not None:
+        options["address"] = where
+    config = kwargs.get("job_config") or JobConfig()
+    if isinstance(config, dict):
+        config = JobConfig(**config)
+    namespace = namespace or config.ray_namespace or _dialect.current.namespace()
+    env_vars = _runtime_env.variables(runtime_env if runtime_env is not None else config.runtime_env)
+    try:
+        manta.init(namespace=namespace, **options)
+    except manta.exceptions.MantaError as e:
+        if where is not None and where != "local":
+            raise ConnectionError(f"Could not find any running Ray instance: {e}") from e
+        raise
+    _session.put(namespace=namespace, env_vars=env_vars, lifetime=config.default_actor_lifetime)
+    return BaseContext(_address_info())
+
+
+def _init_options(num_cpus: Any, num_gpus: Any, amounts: Any, store: Any, local_mode: bool, log_to_driver: bool,
+                  memory: Any) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name in ("CPU", "GPU"):
+        if amounts and name in amounts:
+            raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources'")
+    for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("store_memory", store), ("memory", memory)):
+        if value is not None:
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, and is {value}")
+            out[name] = value
+    if amounts:
+        out["resources"] = {k: v for k, v in amounts.items() if v}
+    if local_mode:
+        out["in_process"] = True
+    if not log_to_driver:
+        out["log_to_driver"] = False
+    return out
+
+
+def _address_info() -> dict[str, Any]:
+    info = manta.node_info()
+    node = int(info.get("node", 0))
+    return {"node_ip_address": "127.0.0.1", "node_id": node.to_bytes(8, "big").hex(), "address": "local",
+            "gcs_address": "local", "raylet_socket_name": "", "object_store_address": "", "webui_url": None,
+            "session_dir": "", "redis_address": None, "metrics_export_port": None, "dashboard_agent_listen_port": None}
+
+
+def namespace() -> str:
+    """The namespace of this program, in its workers too."""
+    return str(_session.get("namespace", ""))
+
+
+def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
+    """Ends what init() began; nothing is left of it. May be called twice."""
+    manta.shutdown()
+
+
+def is_initialized() -> bool:
+    return manta.is_initialized()
+
+
+def auto_init() -> None:
+    """Starts a node when a program begins without init()."""
+    if not manta.is_initialized():
+        if os.environ.get("RAY_ENABLE_AUTO_CONNECT") == "0":
+            raise exceptions.RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
+        init()
+
+
+def remote(*args: Any, **given: Any) -> Any:
+    """Makes a function or a class remote.
+
+    >>> @ray.remote
+    ... def f(x):
+    ...     return x + 1
+    >>> @ray.remote(num_cpus=0.5, max_restarts=-1)
+    ... class A:
+    ...     pass
+    """
+    if len(args) == 1 and not given and callable(args[0]):
+        return _make_remote(args[0], {})
+    if args or not given:
+        raise TypeError("ray.remote is a decorator: @ray.remote alone, or with keywords, as @ray.remote(num_cpus=2)")
+    options = _options.renamed(given)
+    return lambda it: _make_remote(it, options)
+
+
+def _make_remote(it: Any, given: Mapping[str, Any]) -> Any:
+    if inspect.isclass(it):
+        _options.check(given, "actor")
+        return ActorClass(it, given)
+    if isinstance(it, (ActorClass, RemoteFunction)):
+        raise TypeError(f"{it!r} is remote already")
+    if not callable(it):
+        raise TypeError("The @ray.remote decorator must be applied to either a function or a class.")
+    _options.check(given, "task")
+    return RemoteFunction(it, given)
+
+
+def get(object_refs: Any, *, timeout: Optional[float] = None, _use_object_store: bool = False) -> Any:
+    """The value of a reference, or the values of a list of them; waits for them.
+
+    >>> ray.get([ray.put(i) for i in range(3)])
+    [0, 1, 2]
+    """
+    if timeout is not None and timeout < 0:
+        if timeout != -1:
+            raise ValueError("The timeout must not be negative")
+        timeout = None
+    if isinstance(object_refs, list):
+        for ref in object_refs:
+            if not isinstance(ref, manta.ObjectRef):
+                raise ValueError(f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be an "
+                                 "ObjectRef or a list of ObjectRefs.")
+    elif not isinstance(object_refs, manta.ObjectRef):
+        raise ValueError(f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an "
+                         "ObjectRef or a list of ObjectRefs.")
+    return manta.get(object_refs, timeout=timeout)
+
+
+def put(value: Any, *, _owner: Any = None, _tensor_transport: Any = None) -> Any:
+    """A reference to a value, which lies in the node's store from now on."""
+    if isinstance(value, manta.ObjectRef):
+        raise TypeError("put() of an ObjectRef is not allowed: put a list that has it")
+    if _owner is not None:
+        raise NotImplementedError("put(_owner=...): objects are the node's here and outlive whoever puts them")
+    auto_init()
+    return manta.put(value)
+
+
+def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optional[float] = None,
+         fetch_local: bool = True) -> tuple[list[Any], list[Any]]:
+    """Waits until `num_returns` of the references are ready, or the time is over: (ready, the others)."""
+    if isinstance(ray_waitables, (manta.ObjectRef, manta.ObjectRefGenerator)):
+        raise TypeError("wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got a single one")
+    if not isinstance(ray_waitables, list):
+        raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}")
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
+    for ref in ray_waitables:
+        if not isinstance(ref, (manta.ObjectRef, manta.ObjectRefGenerator)):
+            raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got list containing {type(ref)}")
+    if not ray_waitables:
+        return [], []
+    if len(set(ray_waitables)) != len(ray_waitables):
+        raise ValueError("Wait requires a list of unique ray_waitables.")
+    if num_returns <= 0:
+        raise ValueError("Invalid number of objects to return %d." % num_returns)
+    if num_returns > len(ray_waitables):
+        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
+    if any(isinstance(ref, ObjectRefGenerator) for ref in ray_waitables):
+        return _wait_mixed(ray_waitables, num_returns, timeout)
+    ready, others = manta.wait(ray_waitables, num_returns=num_returns, timeout=timeout)
+    return list(ready), list(others)
+
+
+def _wait_mixed(waitables: list[Any], num_returns: int, timeout: Optional[float]) -> tuple[list[Any], list[Any]]:
+    """wait() where some are generators, which are ready when next() would not wait."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        refs = [w for w in waitables if isinstance(w, manta.ObjectRef)]
+        there = set(manta.wait(refs, num_returns=len(refs), timeout=0)[0]) if refs else set()
+        ready = [w for w in waitables if (w.next_ready() if isinstance(w, ObjectRefGenerator) else w in there)]
+        left = None if end is None else end - time.monotonic()
+        if len(ready) >= num_returns or (left is not None and left <= 0):
+            ready = ready[:num_returns]
+            return ready, [w for w in waitables if w not in ready]
+        # A moment's wait for one of them; the others are asked again after it.
+        step = 0.01 if left is None else min(0.01, left)
+        _wait_a_moment([w for w in waitables if w not in ready], step)
+
+
+def _wait_a_moment(waitables: list[Any], seconds: float) -> None:
+    first = waitables[0]
+    if isinstance(first, ObjectRefGenerator):
+        first.next_ready(seconds)
+    else:
+        manta.wait([first], num_returns=1, timeout=seconds)
+
+
+def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Ends a call: one that has not begun never will; one that runs is interrupted."""
+    if isinstance(ray_waitable, manta.ObjectRefGenerator):
+        ray_waitable = getattr(ray_waitable, "_ref", ray_waitable)
+    elif not isinstance(ray_waitable, manta.ObjectRef):
+        raise TypeError(f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ray_waitable)}.")
+    manta.cancel(ray_waitable, force=force, recursive=recursive)
+
+
+def kill(actor: Any, *, no_restart: bool = True) -> None:
+    """Ends an actor at once: no handler of atexit runs, and calls under way fail."""
+    if not isinstance(actor, manta.ActorHandle):
+        raise ValueError(f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}.")
+    manta.kill(actor, no_restart=no_restart)
+
+
+def get_actor(name: str, namespace: Optional[str] = None) -> ActorHandle:
+    """A handle on the actor of that name. ValueError: there is none."""
+    if not name:
+        raise ValueError("Please supply a non-empty value to get_actor")
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+    auto_init()
+    try:
+        return manta.get_actor(name, namespace=namespace)      # type: ignore[no-any-return]
+    except (KeyError, LookupError, ValueError, manta.exceptions.MantaError):
+        raise ValueError(f"Failed to look up actor with name '{name}': there is none in the namespace "
+                         f"{namespace or _session.get('namespace', '')!r}, or it is dead") from None
+
+
+def get_gpu_ids() -> list[Any]:
+    """Devices that the call may use."""
+    auto_init()
+    return _devices.ids()
+
+
+def _amounts(which: str) -> dict[str, float]:
+    auto_init()
+    info = manta.node_info()
+    out = {RAY_NAMES.get(name, name): float(n) for name, n in info[which].items()}
+    out["node:127.0.0.1"] = out["node:__internal_head__"] = 1.0
+    out["object_store_memory"] = float(info["store_limit"])
+    return {k: v for k, v in out.items() if v}
+
+
+def cluster_resources() -> dict[str, float]:
+    """All that tasks and actors may ask for."""
+    return _amounts("total")
+
+
+def available_resources() -> dict[str, float]:
+    """What of that nobody holds now."""
+    return _amounts("available")
+
+
+def nodes() -> list[dict[str, Any]]:
+    """One dictionary for each host of the node."""
+    info = _address_info()
+    return [{"NodeID": info["node_id"], "Alive": True, "NodeManagerAddress": "127.0.0.1",
+             "NodeManagerHostname": os.uname().nodename, "NodeManagerPort": 0, "ObjectManagerPort": 0,
+             "ObjectStoreSocketName": "", "RayletSocketName": "", "MetricsExportPort": 0, "NodeName": "127.0.0.1",
+             "alive": True, "Resources": cluster_resources(), "Labels": {"ray.io/node-id": info["node_id"]}}]
+
+
+def timeline(filename: Optional[str] = None) -> Any:
+    """The recent past of every worker as events of Chrome's tracing; into a file when one is named."""
+    from manta.ray.util import state
+    return state.timeline(filename)
+
+
+def use_dialect() -> None:
+    """From here on failures are Ray's exceptions in this process, and in its workers."""
+    if not isinstance(_dialect.current, RayDialect):
+        _dialect.current = RayDialect()
+        _manta.set_hooks({"stream": ObjectRefGenerator})
+
+
+__all__ = ["get", "put", "wait", "remote", "init", "shutdown", "cancel", "kill", "Callable", "_resources"]

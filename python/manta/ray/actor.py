@@ -1,0 +1,297 @@
+"""ray.actor: what @ray.remote makes of a class, handles, and what is called inside an actor."""
+from __future__ import annotations
+
+import inspect
+from typing import Any, Callable, Mapping, Optional
+
+import manta
+from manta import _core, _worker
+from manta.ray import _devices, _options, _session
+from manta.ray._ids import ActorID
+from manta.ray._signature import arity, checked
+from manta.ray.exceptions import ActorAlreadyExistsError
+from manta.ray.remote_function import Refused
+
+
+class ActorClassInheritanceException(TypeError):
+    """An actor class cannot be inherited from: inherit from the plain class and decorate that."""
+
+
+class ActorHandle(manta.ActorHandle):
+    """A handle on an actor; its methods are called by `handle.method.remote(...)`.
+
+    Equal handles are of the same actor. The actor ends with its last handle unless it is detached.
+    """
+
+    @property
+    def _actor_id(self) -> ActorID:
+        return ActorID(self.id.to_bytes(8, "big"))
+
+    @property
+    def _ray_actor_id(self) -> ActorID:
+        return self._actor_id
+
+    def __getattr__(self, name: str) -> Any:
+        method = super().__getattr__(name)
+        known = (self._methods or {}).get(name, {}).get("arity")
+        method = Method(method, checked(method.remote, known))
+        vars(self)[name] = method
+        return method
+
+    def __dir__(self) -> list[str]:
+        return [*(self._methods or ()), "__ray_ready__", "__ray_call__", "__ray_terminate__"]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, manta.ActorHandle) and other.id == self.id
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class Method:
+    """handle.method: called by .remote(...), which refuses arguments that do not fit."""
+
+    def __init__(self, inner: Any, remote: Callable[..., Any]) -> None:
+        self._inner = inner
+        self.remote = remote
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Actor methods cannot be called directly. Instead of running 'object.method()', try "
+                        "'object.method.remote()'.")
+
+    def options(self, **given: Any) -> Any:
+        """The method with other options."""
+        for name in given:
+            if name not in METHOD_OPTIONS and name != "name":
+                raise ValueError(f"The keyword {name!r} is no option of a method; there are {', '.join(METHOD_OPTIONS)}")
+        return self._inner.options(**_method_options(given))
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("bind(): graphs of calls (ray.dag) are not part of manta.ray")
+
+    def __reduce__(self) -> Any:
+        return _same, (self._inner,)
+
+
+def _same(inner: Any) -> Method:
+    return Method(inner, inner.remote)
+
+
+def _bound(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError, as a plain call would, when the arguments do not fit."""
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError as e:
+        raise TypeError(f"The actor's constructor cannot be called so: {e}") from None
+
+
+class _Metadata:
+    """ActorClass.__ray_metadata__: what old programs look at."""
+
+    def __init__(self, cls: type) -> None:
+        self.class_name = cls.__qualname__.rpartition(".")[2] if "<locals>" not in cls.__qualname__ else cls.__name__
+        self.modified_class = cls
+        self.method_names = [name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("__")]
+
+
+class _Options:
+    """A.options(...): the same class with other options."""
+
+    def __init__(self, cls: "ActorClass", given: Mapping[str, Any]) -> None:
+        self._cls = cls
+        self._given = given
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        return self._cls._start(self._given, args, kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("bind(): graphs of calls (ray.dag) are not part of manta.ray")
+
+
+def _auto_init() -> None:
+    from manta.ray import _worker as functions
+    functions.auto_init()
+
+
+def _started(inner: Any, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Starts an actor. That its name is taken is said here, and not by its first call."""
+    handle = inner.remote(*args, **kwargs)
+    name, namespace = given.get("name"), given.get("namespace")
+    if name and not given.get("get_if_exists"):
+        try:
+            there = manta.get_actor(name, namespace=namespace)
+        except Exception:       # it has ended by now
+            return handle
+        if there.id != handle.id:
+            raise ActorAlreadyExistsError(f"The name {name} (namespace={namespace}) is already taken. Please use a "
+                                          "different name or get the existing actor using "
+                                          f"ray.get_actor('{name}', namespace='{namespace}')")
+    return handle
+
+
+class ActorClass:
+    """A class whose instances live in processes of their own.
+
+    >>> @ray.remote
+    ... class Counter:
+    ...     def __init__(self):
+    ...         self.n = 0
+    ...     def add(self):
+    ...         self.n += 1
+    ...         return self.n
+    >>> counter = Counter.remote()
+    >>> ray.get(counter.add.remote())
+    1
+    """
+
+    def __init__(self, cls: type, given: Mapping[str, Any]) -> None:
+        self._cls = cls
+        self._default_options = dict(given)
+        self._inner = self._make(given)
+        self._signature: Optional[inspect.Signature] = None
+        self.__ray_metadata__ = _Metadata(cls)
+        self.__ray_actor_class__ = cls
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            self.__dict__[name] = getattr(cls, name, None)
+
+    def _make(self, given: Mapping[str, Any]) -> Any:
+        try:
+            options = _options.of_actor(given)
+        except NotImplementedError as e:
+            return Refused(e)
+        out = _core.actor_class(_devices.of_class(self._cls) if given.get("num_gpus") else self._cls, **options)
+        for name, known in out._methods.items():
+            function = inspect.getattr_static(self._cls, name, None)
+            if inspect.isfunction(function):
+                known["arity"] = arity(function, is_method=True)
+        return out
+
+    def __mro_entries__(self, bases: Any) -> Any:
+        raise ActorClassInheritanceException(
+            f"Attempted to define subclass of actor class '{self._cls.__name__}'. Inheriting from actor classes is "
+            "not currently supported. Inherit from the plain class, and decorate the class that inherits.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self._cls.__name__
+        raise TypeError(f"Actors cannot be instantiated directly. Instead of '{name}()', use '{name}.remote()'.")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_cls" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["_cls"], name)
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Starts an actor and returns a handle at once."""
+        return self._start({}, args, kwargs)
+
+    def options(self, **given: Any) -> _Options:
+        """The class with other options, for one actor or many."""
+        _options.check(given, "actor", in_options=True)
+        return _Options(self, given)
+
+    def _start(self, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        merged = {**self._default_options, **given}
+        if "__init__" in dir(self._cls) and self._cls.__init__ is not object.__init__:
+            if self._signature is None:
+                self._signature = inspect.signature(self._cls.__init__)
+            _bound(self._signature, args, kwargs)
+        elif args or kwargs:
+            raise TypeError(f"{self._cls.__name__} has no constructor of its own and takes no arguments")
+        if isinstance(self._inner, Refused):
+            self._inner.remote()
+        _auto_init()
+        return _started(self._with(given, merged), merged, args, kwargs)
+
+    def _with(self, given: Mapping[str, Any], merged: Mapping[str, Any]) -> Any:
+        """What is started: with options of one actor, or of a program whose actors differ from what the class says."""
+        if not given and _session.get("lifetime") != "detached" and not _session.get("env_vars"):
+            return self._inner
+        if merged.get("num_gpus") and not self._default_options.get("num_gpus"):
+            return self._make(merged)
+        return self._inner.options(**_options.of_actor(merged, self._cls.__qualname__))
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("bind(): graphs of calls (ray.dag) are not part of manta.ray")
+
+    def __dir__(self) -> list[str]:
+        return [*self.__ray_metadata__.method_names, "bind", "options", "remote"]
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self._inner, self._default_options, self.__ray_metadata__.class_name)
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self._cls.__name__})"
+
+
+class _Read(ActorClass):
+    """An actor class that came from another process."""
+
+    def __init__(self, inner: Any, given: Mapping[str, Any], name: str) -> None:
+        self._inner = inner
+        self._default_options = dict(given)
+        self._signature = None
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_inner" not in self.__dict__:
+            raise AttributeError(name)
+        cls = self.__dict__.get("_cls")
+        if cls is None:         # fetched when something of it is asked for
+            code = self._inner._code
+            cls = self.__dict__["_cls"] = _worker.function(code.name, code.export())
+        return getattr(cls, name)
+
+    def _start(self, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        merged = {**self._default_options, **given}
+        inner = self._inner.options(**_options.of_actor(merged)) if given else self._inner
+        return _started(inner, merged, args, kwargs)
+
+    def __dir__(self) -> list[str]:
+        return ["bind", "options", "remote"]
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self.__name__})"
+
+
+def _rebuild(inner: Any, given: Mapping[str, Any], name: str) -> ActorClass:
+    return _Read(inner, given, name)
+
+
+def exit_actor() -> None:
+    """Ends the actor that calls it, after this call; handlers of atexit run."""
+    if not manta.is_initialized() or not manta.context()["actor"]:
+        raise TypeError("exit_actor API is called on a non-actor worker: it is for methods of actors")
+    manta.exit_actor()
+
+
+METHOD_OPTIONS = ("num_returns", "concurrency_group", "max_task_retries", "retry_exceptions", "enable_task_events",
+                  "tensor_transport", "_generator_backpressure_num_objects")
+
+
+def method(*args: Any, **given: Any) -> Callable[[Any], Any]:
+    """Options of one method of an actor.
+
+    >>> @ray.remote
+    ... class A:
+    ...     @ray.method(num_returns=2)
+    ...     def two(self):
+    ...         return 1, 2
+    """
+    if args or not given:
+        raise ValueError("The @ray.method decorator must be applied using at least one keyword argument, "
+                         "for example '@ray.method(num_returns=2)'.")
+    for name in given:
+        if name not in METHOD_OPTIONS:
+            raise ValueError(f"The keyword {name!r} is no option of a method; there are {', '.join(METHOD_OPTIONS)}")
+    return manta.method(**_method_options(given))
+
+
+def _method_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of manta.method()."""
+    if given.get("concurrency_group"):
+        raise NotImplementedError("the option concurrency_group is not part of manta.ray: an actor has one set of threads")
+    return {k: v for k, v in given.items()
+            if k in ("num_returns", "max_task_retries", "retry_exceptions", "name") and v is not None}

@@ -1,0 +1,165 @@
+"""ray.runtime_context: where code runs, and what it may use."""
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Optional
+
+import manta
+from manta.ray._ids import ActorID, JobID, NodeID, TaskID, WorkerID
+
+
+def _hex(n: Any, size: int = 8) -> str:
+    return int(n or 0).to_bytes(size, "big").hex()
+
+
+class RuntimeContext:
+    """ray.get_runtime_context(): asks the node at every call.
+
+    >>> ray.get_runtime_context().get_node_id()
+    """
+
+    def _here(self) -> dict[str, Any]:
+        return dict(manta.context())
+
+    def get(self) -> dict[str, Any]:
+        here: dict[str, Any] = {"job_id": self.job_id, "node_id": self.node_id, "namespace": self.namespace}
+        if self._here().get("is_worker"):
+            if self.get_task_id() is not None:
+                here["task_id"] = TaskID.from_hex(self.get_task_id() or "")
+            if self.get_actor_id() is not None:
+                here["actor_id"] = ActorID.from_hex(self.get_actor_id() or "")
+        return here
+
+    @property
+    def job_id(self) -> JobID:
+        return JobID.from_hex(self.get_job_id())
+
+    @property
+    def node_id(self) -> NodeID:
+        return NodeID.from_hex(self.get_node_id())
+
+    def get_job_id(self) -> str:
+        return _hex(self._here().get("job", 1), 4)
+
+    def get_node_id(self) -> str:
+        return _hex(self._here()["node"])
+
+    def get_worker_id(self) -> str:
+        return WorkerID.from_hex(_hex(self._here()["worker"])).hex()
+
+    def get_task_id(self) -> Optional[str]:
+        task = self._here().get("task")
+        return _hex(task) if task else None
+
+    def get_task_name(self) -> Optional[str]:
+        here = self._here()
+        return (here.get("name") or here.get("function")) if here.get("task") else None
+
+    def get_task_function_name(self) -> Optional[str]:
+        here = self._here()
+        return here.get("function") if here.get("task") else None
+
+    def get_actor_id(self) -> Optional[str]:
+        actor = self._here().get("actor")
+        actor = getattr(actor, "id", actor)
+        return _hex(actor) if actor else None
+
+    def get_actor_name(self) -> Optional[str]:
+        here = self._here()
+        return here.get("actor_name") or ("" if here.get("actor") else None)
+
+    @property
+    def actor_id(self) -> ActorID:
+        text = self.get_actor_id()
+        return ActorID.from_hex(text) if text else ActorID.nil()
+
+    @property
+    def current_actor(self) -> Any:
+        here = self._here()
+        if not here.get("actor"):
+            raise RuntimeError("This method is only available in an actor.")
+        from manta import _core, _manta
+        handle = _manta.current_actor(_core.handle_class())
+        handle._methods = None          # whatever the actor has may be called
+        return handle
+
+    @property
+    def namespace(self) -> str:
+        from manta.ray import _worker
+        return _worker.namespace()
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        here = self._here()
+        assert here.get("actor"), "This method should only be called inside an actor."
+        return bool(here.get("was_restarted"))
+
+    def is_canceled(self) -> bool:
+        """Whether this call was cancelled. In an async method that is a CancelledError, and this a RuntimeError."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("is_canceled() is not for async methods: await raises asyncio.CancelledError there")
+        return bool(self._here().get("is_cancelled"))
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        here = self._here()
+        assert here.get("is_worker"), "This method is only available in a worker."
+        return resources(here)
+
+    def get_placement_group_id(self) -> Optional[str]:
+        group = self._here().get("placement_group")
+        return _hex(getattr(group, "id", group)) if group else None
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        from manta.ray import _devices
+        return {"GPU": [str(i) for i in _devices.ids()], "neuron_cores": [], "TPU": [], "HPU": [], "NPU": []}
+
+    def get_runtime_env_string(self) -> str:
+        return "{}"
+
+    @property
+    def runtime_env(self) -> dict[str, Any]:
+        return {}
+
+    def get_session_name(self) -> str:
+        return f"session_{_hex(self._here()['node'])}"
+
+    def get_temp_dir(self) -> str:
+        return os.environ.get("TMPDIR", "/tmp")
+
+    @property
+    def gcs_address(self) -> str:
+        return "local"
+
+    def get_node_labels(self) -> dict[str, str]:
+        return {"ray.io/node-id": self.get_node_id()}
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        return False
+
+
+# Names of resources: Ray's on the left.
+RAY_NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
+
+
+def resources(here: dict[str, Any]) -> dict[str, float]:
+    """Text or dictionary of amounts, as Ray calls them."""
+    amounts = here.get("resources") or {}
+    if isinstance(amounts, str):
+        amounts = {k: float(v) for k, _, v in (part.partition("=") for part in amounts.split(",")) if k}
+    return {RAY_NAMES.get(k, k): float(v) for k, v in amounts.items() if v}
+
+
+_context = RuntimeContext()
+
+
+def get_runtime_context() -> RuntimeContext:
+    """The context of the code that calls it, in a driver, a task or an actor."""
+    from manta.ray import _worker
+    _worker.auto_init()
+    return _context

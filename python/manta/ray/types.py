@@ -1,0 +1,4 @@
+"""ray.types"""
+from manta import ObjectRef
+
+__all__ = ["ObjectRef"]

@@ -1,0 +1,404 @@
+"""Ray's core on Manta: tasks, objects, actors, waits, as programs use them."""
+import asyncio
+import os
+import time
+
+import numpy as np
+import pytest
+
+import manta.ray as _ray
+
+pytestmark = pytest.mark.sanitized
+
+
+def test_tasks_and_objects(ray):
+    @ray.remote
+    def f(x, y=1):
+        return x + y
+
+    assert ray.get(f.remote(1)) == 2
+    assert ray.get([f.remote(i, y=i) for i in range(20)]) == [2 * i for i in range(20)]
+    assert ray.get(f.remote(f.remote(1), y=ray.put(5))) == 7
+    assert ray.get(f.options(num_cpus=2, name="twice").remote(3)) == 4
+    array = ray.get(ray.put(np.arange(100_000)))
+    assert array[99_999] == 99_999 and not array.flags.writeable
+
+
+def test_several_results(ray):
+    @ray.remote(num_returns=2)
+    def two():
+        return 1, "b"
+
+    @ray.remote(num_return_vals=2)
+    def old():
+        return 1, 2
+
+    a, b = two.remote()
+    assert ray.get([a, b]) == [1, "b"]
+    assert ray.get(old.remote()) == [1, 2]
+    one = two.options(num_returns=1).remote()
+    assert ray.get(one) == (1, "b")
+
+
+def test_references_inside_stay_references(ray):
+    @ray.remote
+    def look(box):
+        return isinstance(box[0], ray.ObjectRef), ray.get(box[0])
+
+    assert ray.get(look.remote([ray.put(3)])) == (True, 3)
+
+
+def test_wait(ray):
+    @ray.remote
+    def f(x):
+        return x
+
+    refs = [f.remote(i) for i in range(4)]
+    ready, others = ray.wait(refs, num_returns=4)
+    assert ready == refs and others == []
+    assert ray.wait([]) == ([], [])
+    for wrong, error in ((refs[0], TypeError), ([1], TypeError), ([refs[0]] * 2, ValueError)):
+        with pytest.raises(error):
+            ray.wait(wrong)
+    with pytest.raises(ValueError):
+        ray.wait(refs, num_returns=5)
+
+
+def test_get_refuses_what_is_no_reference(ray):
+    for wrong in (3, (ray.put(1),), [3], "x"):
+        with pytest.raises(ValueError):
+            ray.get(wrong)
+    with pytest.raises(TypeError, match="put"):
+        ray.put(ray.put(1))
+
+
+def test_a_timeout(ray):
+    @ray.remote
+    class Slow:
+        async def f(self):
+            await asyncio.sleep(3600)
+
+    slow = Slow.remote()
+    ref = slow.f.remote()
+    with pytest.raises(ray.exceptions.GetTimeoutError):
+        ray.get(ref, timeout=0.1)
+    with pytest.raises(TimeoutError):
+        ray.get(ref, timeout=0)
+    ray.kill(slow)
+
+
+def test_errors_are_of_both_classes(ray):
+    @ray.remote
+    def f():
+        raise ValueError("mine")
+
+    @ray.remote
+    def outer():
+        return ray.get(f.remote())
+
+    for ref in (f.remote(), outer.remote()):
+        with pytest.raises(ray.exceptions.RayTaskError) as caught:
+            ray.get(ref)
+        assert isinstance(caught.value, ValueError) and "mine" in str(caught.value)
+
+
+def test_a_worker_that_dies(ray):
+    @ray.remote(max_retries=0)
+    def f():
+        os._exit(1)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(f.remote())
+
+
+def test_actors(ray):
+    @ray.remote
+    class Counter:
+        step = 2
+
+        def __init__(self, n=0):
+            self.n = n
+
+        def add(self, k=1):
+            self.n += k
+            return self.n
+
+        @ray.method(num_returns=2)
+        def two(self):
+            return 1, 2
+
+    a = Counter.remote(5)
+    assert ray.get([a.add.remote() for _ in range(3)]) == [6, 7, 8]
+    assert ray.get(a.two.remote()) == [1, 2]
+    assert Counter.step == 2
+    assert ray.get(a.__ray_ready__.remote()) is True
+    assert ray.get(a.__ray_call__.remote(lambda self, k: self.n + k, 1)) == 9
+    with pytest.raises(TypeError):
+        Counter.remote(1, 2, 3)
+    with pytest.raises(AttributeError):
+        a.no_such_method
+    ray.kill(a)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(a.add.remote())
+
+
+def test_handles_travel(ray):
+    @ray.remote
+    class Box:
+        def __init__(self):
+            self.n = 0
+
+        def put(self, n):
+            self.n = n
+
+        def get(self):
+            return self.n
+
+    @ray.remote
+    def fill(box):
+        ray.get(box.put.remote(4))
+        return box
+
+    box = Box.remote()
+    again = ray.get(fill.remote(box))
+    assert again == box and hash(again) == hash(box) and again._actor_id == box._actor_id
+    assert ray.get(again.get.remote()) == 4
+
+
+def test_named_actors(ray):
+    @ray.remote
+    class A:
+        def f(self):
+            return 3
+
+    a = A.options(name="a").remote()
+    assert ray.get(ray.get_actor("a").f.remote()) == 3
+    b = A.options(name="a", get_if_exists=True).remote()
+    assert b == a
+    with pytest.raises(ValueError):
+        ray.get_actor("b")
+    with pytest.raises(ValueError):
+        ray.get_actor("")
+
+
+def test_a_constructor_that_fails(ray):
+    @ray.remote
+    class A:
+        def __init__(self):
+            raise ValueError("oops")
+
+        def f(self):
+            pass
+
+    with pytest.raises(ray.exceptions.RayActorError, match="oops"):
+        ray.get(A.remote().f.remote())
+
+
+def test_streams(ray):
+    @ray.remote
+    def numbers(n):
+        yield from range(n)
+
+    assert [ray.get(ref) for ref in numbers.remote(20)] == list(range(20))
+
+
+def test_a_stream_that_fails(ray):
+    @ray.remote
+    def numbers():
+        yield 1
+        raise ValueError("in the middle")
+
+    stream = numbers.remote()
+    assert ray.get(next(stream)) == 1
+    last = next(stream)
+    with pytest.raises(ValueError, match="in the middle"):
+        ray.get(last)
+    with pytest.raises(StopIteration):
+        next(stream)
+    assert stream.is_finished()
+
+
+def test_wait_for_streams(ray):
+    @ray.remote
+    def numbers():
+        yield 1
+
+    @ray.remote
+    class Slow:
+        async def f(self):
+            await asyncio.sleep(3600)
+
+    slow = Slow.remote()
+    stream, never = numbers.remote(), slow.f.remote()
+    assert ray.wait([never, stream]) == ([stream], [never])
+    assert ray.wait([never, stream], num_returns=2, timeout=0.05) == ([stream], [never])
+    assert ray.get(next(stream)) == 1
+    ray.kill(slow)
+
+
+def test_a_dynamic_generator(ray):
+    @ray.remote(num_returns="dynamic")
+    def numbers(n):
+        yield from range(n)
+
+    assert ray.get(list(ray.get(numbers.remote(3)))) == [0, 1, 2]
+
+
+def test_await(ray):
+    @ray.remote
+    def f(x):
+        return x
+
+    async def main():
+        return await f.remote(1), await asyncio.gather(*[f.remote(i) for i in range(3)])
+
+    assert asyncio.run(main()) == (1, [0, 1, 2])
+    assert f.remote(5).future().result(timeout=60) == 5
+
+
+def test_an_async_actor(ray):
+    @ray.remote
+    class A:
+        def __init__(self):
+            self.event = asyncio.Event()
+
+        async def wait(self):
+            await self.event.wait()
+            return 1
+
+        async def set(self):
+            self.event.set()
+
+    a = A.remote()
+    waiting = [a.wait.remote() for _ in range(3)]
+    ray.get(a.set.remote())
+    assert ray.get(waiting) == [1, 1, 1]
+
+
+def test_cancel_what_has_not_begun(ray):
+    @ray.remote(num_cpus=2)
+    def block(box):
+        while not os.path.exists(box):
+            time.sleep(0.01)
+
+    @ray.remote(num_cpus=2)
+    def never():
+        return 1
+
+    path = f"/tmp/manta-test-{os.getpid()}-cancel"
+    first = block.remote(path)
+    second = never.remote()
+    ray.cancel(second)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(second)
+    open(path, "w").close()
+    ray.get(first)
+    os.unlink(path)
+
+
+def test_variables_of_an_environment(ray):
+    @ray.remote
+    def look():
+        return os.environ.get("MANTA_TEST_A")
+
+    @ray.remote(runtime_env={"env_vars": {"MANTA_TEST_A": "actor"}})
+    class A:
+        def look(self):
+            return os.environ.get("MANTA_TEST_A")
+
+    assert ray.get(look.options(runtime_env={"env_vars": {"MANTA_TEST_A": "1"}}).remote()) == "1"
+    assert ray.get(look.remote()) is None
+    assert ray.get(A.remote().look.remote()) == "actor"
+
+
+def test_devices_are_seen_by_those_who_ask(monkeypatch):
+    ray = _ray
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    ray.init(num_cpus=1, num_gpus=2)
+    try:
+        @ray.remote
+        def look():
+            return os.environ.get("CUDA_VISIBLE_DEVICES"), ray.get_gpu_ids()
+
+        @ray.remote(num_gpus=1)
+        class A:
+            def __init__(self):
+                self.first = os.environ["CUDA_VISIBLE_DEVICES"]
+
+            def look(self):
+                return self.first, os.environ["CUDA_VISIBLE_DEVICES"], ray.get_gpu_ids()
+
+        assert ray.get(look.remote()) == ("5,7", [])
+        variable, ids = ray.get(look.options(num_gpus=1).remote())
+        assert variable in ("5", "7") and ids == [variable]
+        assert ray.get(look.remote()) == ("5,7", [])
+        first, variable, ids = ray.get(A.remote().look.remote())
+        assert first == variable and ids == [variable]
+    finally:
+        ray.shutdown()
+
+
+def test_context(ray):
+    @ray.remote
+    class A:
+        def where(self):
+            c = ray.get_runtime_context()
+            return c.get_actor_id(), c.get_node_id(), c.get_task_id()
+
+    a = A.remote()
+    actor, node, task = ray.get(a.where.remote())
+    here = ray.get_runtime_context()
+    assert actor == a._actor_id.hex() and node == here.get_node_id() and task
+    assert here.get_actor_id() is None and here.get_task_id() is None
+    assert ray.cluster_resources()["CPU"] == 2.0 and ray.nodes()[0]["Alive"]
+
+
+def test_what_is_idle_is_free(ray):
+    @ray.remote
+    def f():
+        return 1
+
+    assert ray.get([f.remote() for _ in range(4)]) == [1] * 4
+    assert ray.available_resources()["CPU"] == 2.0
+
+
+def test_init_and_shutdown():
+    ray = _ray
+    assert not ray.is_initialized()
+    with ray.init(num_cpus=1, include_dashboard=False, _system_config={"a": 1}) as context:
+        assert ray.is_initialized() and "node_id" in context.address_info
+        with pytest.raises(RuntimeError, match="called twice"):
+            ray.init()
+        ray.init(ignore_reinit_error=True)
+    assert not ray.is_initialized()
+    ray.shutdown()
+    with pytest.raises(RuntimeError, match="Unknown keyword"):
+        ray.init(nonsense=1)
+    with pytest.raises(NotImplementedError, match="client"):
+        ray.init("ray://host:10001")
+
+
+def test_a_program_begins_without_init():
+    ray = _ray
+
+    @ray.remote
+    def f():
+        return 1
+
+    try:
+        assert ray.get(f.remote()) == 1
+    finally:
+        ray.shutdown()
+
+
+def test_local_mode():
+    ray = _ray
+    ray.init(local_mode=True)
+    try:
+        @ray.remote
+        def f():
+            return os.getpid()
+
+        assert ray.get(f.remote()) == os.getpid()
+    finally:
+        ray.shutdown()
