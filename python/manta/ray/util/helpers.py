@@ -1,0 +1,33 @@
+"""ray.util: results as they come."""
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator, Sequence
+
+from manta.ray import _worker
+
+
+def as_completed(refs: Sequence[Any], *, chunk_size: int = 10, yield_obj_refs: bool = False) -> Iterator[Any]:
+    """Values of the references (or themselves), as they become ready.
+
+    >>> sorted(as_completed([f.remote(i) for i in range(3)]))
+    """
+    if chunk_size < 1:
+        raise ValueError("`chunk_size` must be >= 1")
+    left = list(refs)
+    while left:
+        ready, left = _worker.wait(left, num_returns=min(chunk_size, len(left)))
+        yield from ready if yield_obj_refs else _worker.get(ready)
+
+
+def map_unordered(fn: Any, items: Iterable[Any], *, backpressure_size: int = 100, chunk_size: int = 10,
+                  yield_obj_refs: bool = False) -> Iterator[Any]:
+    """fn.remote(item) for every item, at most `backpressure_size` at a time; results as they come."""
+    if backpressure_size < chunk_size:
+        raise ValueError("backpressure_size must be at least chunk_size (default 10)")
+    running: list[Any] = []
+    for item in items:
+        if len(running) >= backpressure_size:
+            ready, running = _worker.wait(running, num_returns=min(chunk_size, len(running)))
+            yield from ready if yield_obj_refs else _worker.get(ready)
+        running.append(fn.remote(item))
+    yield from as_completed(running, chunk_size=chunk_size, yield_obj_refs=yield_obj_refs)

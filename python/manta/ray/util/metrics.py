@@ -1,0 +1,91 @@
+"""ray.util.metrics: numbers that a program counts.
+
+They are kept in the process that counts them; nothing exports them.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+
+class Metric:
+    """A name, a description, and the keys of its tags."""
+
+    def __init__(self, name: str, description: str = "", tag_keys: Optional[Sequence[str]] = None) -> None:
+        if not name:
+            raise ValueError("Empty name is not allowed. Please provide a metric name.")
+        if tag_keys is not None and not isinstance(tag_keys, (tuple, list)):
+            raise TypeError(f"tag_keys should be a tuple or a list, got: {type(tag_keys)}")
+        for key in tag_keys or ():
+            if not isinstance(key, str):
+                raise TypeError(f"Tag keys must be str, got {type(key)}.")
+        self._name, self._description, self._tag_keys = name, description, tuple(tag_keys or ())
+        self._default_tags: dict[str, str] = {}
+        self.values: dict[tuple[tuple[str, str], ...], Any] = {}
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {"name": self._name, "description": self._description, "tag_keys": self._tag_keys,
+                "default_tags": self._default_tags}
+
+    def set_default_tags(self, default_tags: dict[str, str]) -> "Metric":
+        for key, value in default_tags.items():
+            if key not in self._tag_keys:
+                raise ValueError(f"Unrecognized tag key {key}.")
+            if not isinstance(value, str):
+                raise TypeError(f"Tag values must be str, got {type(value)}.")
+        self._default_tags = dict(default_tags)
+        return self
+
+    def _key(self, tags: Optional[dict[str, str]]) -> tuple[tuple[str, str], ...]:
+        for key in tags or {}:
+            if key not in self._tag_keys:
+                raise ValueError(f"Unrecognized tag key {key}.")
+        merged = {**self._default_tags, **(tags or {})}
+        missing = [key for key in self._tag_keys if key not in merged]
+        if missing:
+            raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
+        return tuple(sorted(merged.items()))
+
+
+class Counter(Metric):
+    """A number that only grows."""
+
+    def inc(self, value: float = 1.0, tags: Optional[dict[str, str]] = None) -> None:
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"value must be int or float, got {type(value)}.")
+        if value <= 0:
+            raise ValueError(f"value must be >0, got {value}")
+        key = self._key(tags)
+        self.values[key] = self.values.get(key, 0.0) + value
+
+
+class Gauge(Metric):
+    """A number that is what it was last set to."""
+
+    def set(self, value: float, tags: Optional[dict[str, str]] = None) -> None:
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"value must be int or float, got {type(value)}.")
+        self.values[self._key(tags)] = value
+
+
+class Histogram(Metric):
+    """How many observations lie below each boundary."""
+
+    def __init__(self, name: str, description: str = "", boundaries: Optional[Sequence[float]] = None,
+                 tag_keys: Optional[Sequence[str]] = None) -> None:
+        super().__init__(name, description, tag_keys)
+        if not boundaries:
+            raise ValueError("boundaries argument should be provided when using the Histogram class.")
+        if any(b <= 0 for b in boundaries):
+            raise ValueError(f"Invalid `boundaries`: {boundaries}; they must be greater than zero")
+        self.boundaries = list(boundaries)
+
+    def observe(self, value: float, tags: Optional[dict[str, str]] = None) -> None:
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"value must be int or float, got {type(value)}.")
+        counts = self.values.setdefault(self._key(tags), [0] * (len(self.boundaries) + 1))
+        counts[sum(value > b for b in self.boundaries)] += 1
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {**super().info, "boundaries": self.boundaries}

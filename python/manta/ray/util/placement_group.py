@@ -1,0 +1,145 @@
+"""ray.util.placement_group: resources that are reserved together."""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import manta
+from manta.ray import _worker
+from manta.ray._ids import PlacementGroupID
+
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+OURS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+
+
+class PlacementGroup:
+    """A handle on a group; may be passed to tasks and actors."""
+
+    def __init__(self, group: Any = None, bundles: Optional[Sequence[dict[str, float]]] = None) -> None:
+        self._group = group
+        self.bundle_cache = [dict(b) for b in bundles or []]
+
+    @staticmethod
+    def empty() -> "PlacementGroup":
+        return PlacementGroup()
+
+    @property
+    def id(self) -> PlacementGroupID:
+        if self._group is None:
+            return PlacementGroupID.nil()           # type: ignore[no-any-return]
+        return PlacementGroupID(int(self._group.id).to_bytes(8, "big"))
+
+    @property
+    def is_empty(self) -> bool:
+        return self._group is None
+
+    def ready(self) -> Any:
+        """A reference that is ready when the group has its place."""
+        return manta.placement_group_ready(self._group)
+
+    def wait(self, timeout_seconds: float = 30) -> bool:
+        """Whether it has its place within that time."""
+        return bool(manta.placement_group_wait(self._group, timeout_seconds))
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        return [dict(b) for b in self.bundle_cache]
+
+    @property
+    def bundle_count(self) -> int:
+        return len(self.bundle_cache)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> Any:
+        return PlacementGroup, (self._group, self.bundle_cache)
+
+
+def _check(bundles: Any, strategy: str, lifetime: Optional[str]) -> None:
+    if not isinstance(bundles, list):
+        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
+    if not bundles:
+        raise ValueError("Bundles must be a non-empty list of resource dictionaries. "
+                         "For example: `[{\"CPU\": 1.0}, {\"GPU\": 1.0}]`. Got empty list instead.")
+    for bundle in bundles:
+        if not isinstance(bundle, dict) or not all(isinstance(k, str) and isinstance(v, (int, float)) for k, v in bundle.items()):
+            raise ValueError(f"Bundles must be a list of resource dictionaries. Got {bundle!r} instead.")
+        if not bundle or all(v == 0 for v in bundle.values()):
+            raise ValueError(f"Bundles cannot be an empty dictionary or resources with only 0 values. Bundles: {bundles}")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"Invalid placement group strategy {strategy!r}. Supported strategies are {STRATEGIES}.")
+    if lifetime not in (None, "detached"):
+        raise ValueError("Placement group `lifetime` argument must be either `None` or 'detached'. "
+                         f"Got {lifetime!r} instead.")
+
+
+def _ours(bundle: dict[str, float]) -> dict[str, Any]:
+    out: dict[str, Any] = {OURS[k]: v for k, v in bundle.items() if k in OURS}
+    more = {k: v for k, v in bundle.items() if k not in OURS and v}
+    if more:
+        out["resources"] = more
+    return out
+
+
+def placement_group(bundles: list[dict[str, float]], strategy: str = "PACK", name: str = "",
+                    lifetime: Optional[str] = None, **_: Any) -> PlacementGroup:
+    """Asks for bundles of resources, which are had together or not at all.
+
+    >>> group = placement_group([{"CPU": 1}, {"CPU": 1}])
+    >>> ray.get(group.ready())
+    """
+    _check(bundles, strategy, lifetime)
+    if lifetime == "detached":
+        raise NotImplementedError("placement_group(lifetime='detached'): groups end with the program that made them")
+    _worker.auto_init()
+    group = manta.placement_group_new([_ours(b) for b in bundles], strategy, name or None)
+    return PlacementGroup(group, bundles)
+
+
+def remove_placement_group(placement_group: PlacementGroup) -> None:
+    """Gives the bundles back; what runs in them is ended."""
+    assert placement_group is not None
+    manta.placement_group_remove(placement_group._group)
+
+
+def get_placement_group(placement_group_name: str) -> PlacementGroup:
+    """The group of that name. ValueError: there is none."""
+    if not placement_group_name:
+        raise ValueError("Please supply a non-empty value to get_placement_group")
+    try:
+        group = manta.placement_group_find(placement_group_name)
+    except Exception:
+        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}") from None
+    return PlacementGroup(group, _bundles(manta.placement_group_get(group)))
+
+
+def _bundles(info: Any) -> list[dict[str, float]]:
+    """Bundles as Ray writes them, of "cpu=1,disk=2"."""
+    from manta.ray.runtime_context import resources
+    return [resources({"resources": text}) for text in info["bundles"]]
+
+
+def placement_group_table(placement_group: Optional[PlacementGroup] = None) -> dict[str, Any]:
+    """What is known of a group: its state, bundles, strategy."""
+    if placement_group is None:
+        raise NotImplementedError("placement_group_table() of all groups: name one")
+    info = manta.placement_group_get(placement_group._group)
+    state = "REMOVED" if info["removed"] else "CREATED" if placement_group.wait(0) else "PENDING"
+    return {"placement_group_id": placement_group.id.hex(), "name": info["name"], "strategy": info["strategy"],
+            "state": state, "bundles": dict(enumerate(_bundles(info))),
+            "bundles_to_node_id": {i: _worker.nodes()[0]["NodeID"] for i in range(len(info["bundles"]))},
+            "stats": {"scheduling_state": state}}
+
+
+def get_current_placement_group() -> Optional[PlacementGroup]:
+    """The group that this code runs in; None: in none."""
+    _worker.auto_init()
+    group = manta.context().get("placement_group")
+    if not group:
+        return None
+    if isinstance(group, int):
+        group = manta.PlacementGroup(group)
+    return PlacementGroup(group, _bundles(manta.placement_group_get(group)))

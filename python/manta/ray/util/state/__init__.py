@@ -1,0 +1,160 @@
+"""ray.util.state: what there is in the node, as lists.
+
+The node is asked at every call; what ended is kept for the recent past (docs/runtime.md).
+"""
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Optional, Sequence
+
+from manta import _manta
+from manta.ray import _worker
+from manta.ray.util.state.exception import RayStateApiException
+
+Row = dict[str, Any]
+Filter = tuple[str, str, Any]
+
+
+def picture() -> dict[str, Any]:
+    """One picture of the node: jobs, workers, actors, objects, calls."""
+    _worker.auto_init()
+    return dict(_manta.view())
+
+
+def _hex(n: int) -> str:
+    return int(n).to_bytes(8, "big").hex()
+
+
+class StateRow(Row):
+    """A row whose columns are attributes as well."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def _matches(row: Row, filters: Optional[Sequence[Filter]]) -> bool:
+    for column, how, value in filters or []:
+        if how not in ("=", "!="):
+            raise RayStateApiException(f"a filter compares by = or !=, not by {how!r}")
+        if (str(row.get(column)).lower() == str(value).lower()) != (how == "="):
+            return False
+    return True
+
+
+def _listed(rows: list[Row], filters: Optional[Sequence[Filter]], limit: int) -> list[Any]:
+    return [StateRow(row) for row in rows if _matches(row, filters)][:limit]
+
+
+ACTOR_STATES = {"waiting": "PENDING_CREATION", "starting": "PENDING_CREATION", "alive": "ALIVE", "dead": "DEAD"}
+
+
+def _actors() -> list[Row]:
+    return [{"actor_id": _hex(a["id"]), "class_name": _class_name(a["constructor"]),
+             "state": ACTOR_STATES.get(a["state"], "ALIVE"), "job_id": f"{a['job']:08x}", "name": a["name"],
+             "ray_namespace": a["name_space"], "node_id": _worker.nodes()[0]["NodeID"], "pid": a["pid"],
+             "is_detached": a["detached"], "restarts_left": a["restarts"]} for a in picture()["actors"]]
+
+
+def _class_name(constructor: str) -> str:
+    return constructor.partition(".__init__")[0].rpartition(".")[2] or constructor
+
+
+def _tasks() -> list[Row]:
+    now = picture()
+    done = [{"task_id": _hex(c["task"]), "name": c["function"], "func_or_class_name": c["function"],
+             "state": "FAILED" if c["failed"] else "FINISHED", "worker_pid": c["pid"], "job_id": f"{c['job']:08x}",
+             "start_time_ms": c["begin_ns"] // 10 ** 6, "end_time_ms": c["end_ns"] // 10 ** 6, "type": "NORMAL_TASK"}
+            for c in now["calls"]]
+    running = [{"task_id": _hex(w["task"]), "name": w["function"], "func_or_class_name": w["function"],
+                "state": "RUNNING", "worker_pid": w["pid"], "job_id": f"{w['job']:08x}",
+                "start_time_ms": w["since_ns"] // 10 ** 6, "end_time_ms": None,
+                "type": "ACTOR_TASK" if w["actor"] else "NORMAL_TASK"} for w in now["workers"] if w["task"]]
+    return done + running
+
+
+def _workers() -> list[Row]:
+    return [{"worker_id": _hex(w["id"]), "is_alive": not w["is_dead"], "worker_type": "WORKER", "pid": w["pid"],
+             "ip": "127.0.0.1", "node_id": _worker.nodes()[0]["NodeID"]} for w in picture()["workers"]]
+
+
+def _objects() -> list[Row]:
+    return [{"object_id": _hex(o["id"]), "object_size": o["size"], "pid": o["owner_pid"],
+             "task_status": "FINISHED" if o["state"] == "alive" else "PENDING", "reference_count": o["holders"],
+             "in_memory": o["in_memory"]}
+            for o in picture()["objects"]]
+
+
+def _nodes() -> list[Row]:
+    return [{"node_id": n["NodeID"], "node_ip": n["NodeManagerAddress"], "state": "ALIVE", "is_head_node": True,
+             "node_name": n["NodeName"], "resources_total": n["Resources"], "labels": n["Labels"]}
+            for n in _worker.nodes()]
+
+
+def _jobs() -> list[Row]:
+    return [{"job_id": f"{j['id']:08x}", "type": "DRIVER", "status": "RUNNING" if j["driver_pid"] else "SUCCEEDED",
+             "driver_info": {"pid": str(j["driver_pid"])}} for j in picture()["jobs"]]
+
+
+def _lister(rows: Callable[[], list[Row]], noun: str) -> Callable[..., list[Any]]:
+    def lister(address: Optional[str] = None, filters: Optional[Sequence[Filter]] = None, limit: int = 100,
+               timeout: int = 30, detail: bool = False, raise_on_missing_output: bool = True,
+               **_: Any) -> list[Any]:
+        return _listed(rows(), filters, limit)
+    lister.__name__ = lister.__qualname__ = f"list_{noun}"
+    lister.__doc__ = f"Rows of {noun}, those that the filters [(column, '=' or '!=', value)] let through."
+    return lister
+
+
+def _getter(rows: Callable[[], list[Row]], noun: str, key: str) -> Callable[..., Any]:
+    def getter(id: str, address: Optional[str] = None, timeout: int = 30, **_: Any) -> Any:
+        found = _listed(rows(), [(key, "=", id)], 1)
+        return found[0] if found else None
+    getter.__name__ = getter.__qualname__ = f"get_{noun}"
+    getter.__doc__ = f"The row of the {noun} of that id; None: it is not known."
+    return getter
+
+
+list_actors, get_actor = _lister(_actors, "actors"), _getter(_actors, "actor", "actor_id")
+list_tasks, get_task = _lister(_tasks, "tasks"), _getter(_tasks, "task", "task_id")
+list_workers, get_worker = _lister(_workers, "workers"), _getter(_workers, "worker", "worker_id")
+list_objects, get_objects = _lister(_objects, "objects"), _getter(_objects, "object", "object_id")
+list_nodes, get_node = _lister(_nodes, "nodes"), _getter(_nodes, "node", "node_id")
+list_jobs, get_job = _lister(_jobs, "jobs"), _getter(_jobs, "job", "job_id")
+
+
+def _summary(rows: list[Row], column: str) -> dict[str, Any]:
+    """How many of each state, by name."""
+    names: dict[str, Any] = {}
+    for row in rows:
+        entry = names.setdefault(row[column], {"state_counts": {}})
+        entry[column] = row[column]
+        entry["state_counts"][row["state"]] = entry["state_counts"].get(row["state"], 0) + 1
+    return {"cluster": {"summary": names, "total": len(rows)}}
+
+
+def summarize_tasks(**_: Any) -> dict[str, Any]:
+    return _summary(_tasks(), "func_or_class_name")
+
+
+def summarize_actors(**_: Any) -> dict[str, Any]:
+    return _summary(_actors(), "class_name")
+
+
+def summarize_objects(**_: Any) -> dict[str, Any]:
+    rows = _objects()
+    return {"cluster": {"total_objects": len(rows), "total_size_mb": sum(r["object_size"] for r in rows) / 2 ** 20}}
+
+
+def timeline(filename: Optional[str] = None) -> Any:
+    """Calls as events of Chrome's tracing (chrome://tracing, Perfetto)."""
+    events = [{"cat": "task", "name": c["function"], "pid": "127.0.0.1", "tid": f"worker:{c['pid']}", "ph": "X",
+               "ts": c["begin_ns"] / 1000, "dur": (c["end_ns"] - c["begin_ns"]) / 1000,
+               "args": {"failed": c["failed"]}} for c in picture()["calls"]]
+    if filename is None:
+        return events
+    with open(filename, "w", encoding="utf-8") as f:
+        json.dump(events, f)
+    return None

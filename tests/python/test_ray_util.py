@@ -1,0 +1,165 @@
+"""ray.util: pools, queues, groups, iterators, states."""
+import threading
+
+import pytest
+
+
+@pytest.fixture
+def doubler(ray):
+    @ray.remote
+    class Doubler:
+        def double(self, x):
+            return 2 * x
+
+        def fail(self, x):
+            raise ValueError(x)
+    return Doubler
+
+
+def test_actor_pool(ray, doubler):
+    pool = ray.util.ActorPool([doubler.remote() for _ in range(2)])
+    assert list(pool.map(lambda a, v: a.double.remote(v), range(5))) == [0, 2, 4, 6, 8]
+    assert sorted(pool.map_unordered(lambda a, v: a.double.remote(v), range(5))) == [0, 2, 4, 6, 8]
+    pool.submit(lambda a, v: a.fail.remote(v), 1)
+    with pytest.raises(ValueError):
+        pool.get_next()
+    assert pool.has_free() and not pool.has_next()
+    with pytest.raises(StopIteration):
+        pool.get_next_unordered()
+    idle = pool.pop_idle()
+    pool.push(idle)
+    with pytest.raises(ValueError):
+        pool.push(idle)
+
+
+def test_queue(ray):
+    from manta.ray.util.queue import Empty, Full, Queue
+    q = Queue(maxsize=2)
+    q.put(1)
+    q.put_nowait(2)
+    assert q.full() and len(q) == 2
+    for put in (lambda: q.put(3, timeout=0.05), lambda: q.put_nowait(3), lambda: q.put_nowait_batch([3])):
+        with pytest.raises(Full):
+            put()
+    assert q.get() == 1 and q.get_nowait_batch(1) == [2] and q.empty()
+    for get in (lambda: q.get(timeout=0.05), q.get_nowait, lambda: q.get_nowait_batch(1)):
+        with pytest.raises(Empty):
+            get()
+    with pytest.raises(ValueError):
+        q.get(timeout=-1)
+
+    @ray.remote
+    def fill(q):
+        q.put("from a task")
+
+    ray.get(fill.remote(q))
+    assert q.get() == "from a task"
+    q.shutdown()
+
+
+def test_as_completed(ray):
+    @ray.remote
+    def f(x):
+        return x
+
+    assert sorted(ray.util.as_completed([f.remote(i) for i in range(25)], chunk_size=4)) == list(range(25))
+    assert sorted(ray.util.map_unordered(f, range(25), backpressure_size=10)) == list(range(25))
+    refs = list(ray.util.as_completed([f.remote(1)], yield_obj_refs=True))
+    assert ray.get(refs) == [1]
+
+
+def test_placement_groups(ray):
+    from manta.ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], name="pair")
+    ray.get(group.ready())
+    assert group.wait(10) and group.bundle_count == 2 and group.bundle_specs == [{"CPU": 1}, {"CPU": 1}]
+
+    @ray.remote(num_cpus=1)
+    def f():
+        return ray.util.get_current_placement_group()
+
+    inside = f.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, 1))
+    assert ray.get(inside.remote()) == group
+    assert ray.util.get_placement_group("pair") == group
+    assert ray.util.placement_group_table(group)["state"] == "CREATED"
+    with pytest.raises(ValueError):
+        f.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, 2)).remote()
+    ray.util.remove_placement_group(group)
+    assert ray.util.get_current_placement_group() is None
+    for wrong in ([], [{}], [{"CPU": 0}], "x"):
+        with pytest.raises(ValueError):
+            ray.util.placement_group(wrong)
+    with pytest.raises(ValueError):
+        ray.util.placement_group([{"CPU": 1}], strategy="NEAR")
+    with pytest.raises(ValueError):
+        ray.util.get_placement_group("none")
+
+
+def test_iterators(ray):
+    from manta.ray.util import iter as it
+    assert list(it.from_range(4).for_each(lambda x: 2 * x).gather_sync()) == [0, 4, 2, 6]
+    assert sorted(it.from_items([1, 2, 3, 4]).gather_async()) == [1, 2, 3, 4]
+    assert list(it.from_items([[1, 2], [3]], 1).flatten().batch(2).gather_sync()) == [[1, 2], [3]]
+    a, b = it.from_range(3, 1).gather_sync().duplicate(2)
+    assert a.union(b).take(10) == [0, 0, 1, 1, 2, 2]
+    assert set(it.from_range(9, 3).repartition(2).get_shard(0)) == {0, 2, 3, 5, 6, 8}
+
+
+def test_why_something_cannot_be_sent(ray, capsys):
+    lock = threading.Lock()
+
+    def holds():
+        return lock
+
+    ok, failures = ray.util.inspect_serializability(holds)
+    assert not ok and [f.name for f in failures] == ["lock"] and "lock" in capsys.readouterr().out
+    assert ray.util.inspect_serializability(lambda: 1)[0]
+
+
+class Handle:
+    def __init__(self, n):
+        self.n, self.lock = n, threading.Lock()
+
+
+def test_a_serializer_of_ones_own(ray):
+    with pytest.raises(Exception):
+        ray.put(Handle(1))
+    ray.util.register_serializer(Handle, serializer=lambda h: h.n, deserializer=lambda n: Handle(n))
+    try:
+        assert ray.get(ray.put([Handle(7)]))[0].n == 7
+    finally:
+        ray.util.deregister_serializer(Handle)
+    with pytest.raises(Exception):
+        ray.put(Handle(1))
+
+
+def test_a_pool_of_processes(ray):
+    from manta.ray.util.multiprocessing import Pool
+    with Pool(2) as pool:
+        assert pool.map(abs, [-1, -2, -3]) == [1, 2, 3]
+        assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
+        assert pool.apply(divmod, (7, 2)) == (3, 1)
+        assert list(pool.imap(abs, [-1, 2])) == [1, 2] and sorted(pool.imap_unordered(abs, [-2, 1])) == [1, 2]
+        bad = pool.apply_async(divmod, (1, 0))
+        with pytest.raises(ZeroDivisionError):
+            bad.get(60)
+        assert not bad.successful()
+    with pytest.raises(ValueError):
+        pool.map(abs, [1])
+
+
+def test_metrics():
+    from manta.ray.util.metrics import Counter, Gauge, Histogram
+    c = Counter("c", tag_keys=("a",)).set_default_tags({"a": "1"})
+    c.inc(2)
+    c.inc(1, tags={"a": "1"})
+    assert list(c.values.values()) == [3]
+    with pytest.raises(ValueError):
+        c.inc(1, tags={"b": "1"})
+    g = Gauge("g")
+    g.set(4)
+    assert list(g.values.values()) == [4]
+    h = Histogram("h", boundaries=[1, 10])
+    for n in (0.5, 5, 50):
+        h.observe(n)
+    assert list(h.values.values()) == [[1, 1, 1]]
