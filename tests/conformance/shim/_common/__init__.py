@@ -1,0 +1,1 @@
+"""Stands in for ray._common in Ray's own tests."""

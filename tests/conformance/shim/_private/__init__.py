@@ -1,0 +1,1 @@
+"""Stands in for ray._private in Ray's own tests."""
