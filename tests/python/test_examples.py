@@ -1,0 +1,37 @@
+"""The programs of examples/python, as a user runs them; the types of those that have them."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "python"
+SAYS = {
+    "hello.py": ["squares: [0, 1, 4, 9]", "their sum: 14", "counter: 13"],
+    "parameter_server.py": ["weights: [0. 1. 2. 3. 4. 5. 6. 7. 8. 9.]"],
+    "crawl.py": ["200 pages of 200"],
+    "average_weights.py": ["converged to w = 0.1000, b = 0.3000"],
+    "average_gradients.py": ["converged to w = 0.1000, b = 0.3000"],
+}
+
+
+def test_every_example_is_here():
+    assert sorted(SAYS) == sorted(p.name for p in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example(python, name):
+    text = (EXAMPLES / name).read_text()
+    how = ["-m", "manta", "run"] if "import ray" in text else []
+    done = python(*how, EXAMPLES / name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in SAYS[name]:
+        assert line in done.stdout.splitlines() or line in done.stdout, done.stdout
+
+
+def test_types():
+    """mypy --strict accepts an example that has types, and so the stubs that it uses."""
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", EXAMPLES / "hello.py"], capture_output=True, text=True,
+                          cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
