@@ -45,6 +45,7 @@ def test_wrong_options_are_refused(it, given, error, text):
 
 
 @pytest.mark.parametrize("it, given", [(f, {"runtime_env": {"pip": ["x"]}}), (f, {"max_calls": 1}),
+                                       (f, {"_generator_backpressure_num_objects": 2}),
                                        (A, {"concurrency_groups": {"io": 1}}), (A, {"runtime_env": {"conda": "x"}})])
 def test_what_is_not_here_is_said_by_the_call(it, given):
     remote = ray.remote(**given)(it)

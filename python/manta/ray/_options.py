@@ -233,6 +233,13 @@ def _not_here(given: Mapping[str, Any], **reasons: str) -> None:
             raise NotImplementedError(f"the option {name} is not part of manta.ray: {reason}")
 
 
+def refuse_backpressure(given: Mapping[str, Any]) -> None:
+    """Raises of a bound on how far a generator runs ahead; the runtime has one of its own."""
+    if (given.get("_generator_backpressure_num_objects") or -1) > 0:
+        raise NotImplementedError("the option _generator_backpressure_num_objects is not part of manta.ray: a generator "
+                                  "runs at most 8 items ahead of its reader")
+
+
 def of_task(given: Mapping[str, Any], label: str = "a function") -> dict[str, Any]:
     """Options of manta.remote() for a function."""
     out: dict[str, Any] = {}
@@ -240,6 +247,7 @@ def of_task(given: Mapping[str, Any], label: str = "a function") -> dict[str, An
     _place(out, given, label)
     _environment(out, given)
     _not_here(given, max_calls="a worker is not ended after so many calls")
+    refuse_backpressure(given)
     for name in ("name", "max_retries", "retry_exceptions", "num_returns"):
         if given.get(name) is not None:
             out[name] = given[name]

@@ -293,5 +293,6 @@ def _method_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of manta.method()."""
     if given.get("concurrency_group"):
         raise NotImplementedError("the option concurrency_group is not part of manta.ray: an actor has one set of threads")
+    _options.refuse_backpressure(given)
     return {k: v for k, v in given.items()
             if k in ("num_returns", "max_task_retries", "retry_exceptions", "name") and v is not None}
