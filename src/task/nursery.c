@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,20 +108,29 @@ typedef struct settings {
     bool plain_output;
 } settings;
 
+/* Reads "FD,FD"; both are taken to be ours alone. */
+static bool read_descriptors(const char *text, settings *s)
+{
+    char *end;
+    long fd = strtol(text, &end, 10), parent = *end == ',' ? strtol(end + 1, &end, 10) : -1;
+
+    if (*end || fd < 3 || fd > INT_MAX || parent < 3 || parent > INT_MAX) return false;
+    s->fd = (int)fd;
+    s->parent_pidfd = (int)parent;
+    return !os->fcntl(s->fd, F_SETFD, FD_CLOEXEC) && !os->fcntl(s->parent_pidfd, F_SETFD, FD_CLOEXEC);
+}
+
 /* Finds the descriptors in the environment, where nobody else is to find them. */
 static manta_status find_descriptors(settings *s)
 {
     const char *text = getenv(VARIABLE);
-    int n = 0;
 
     if (!text)
         return manta_fail(MANTA_EINVAL,
                           "this process was not started as a nursery: the environment has no "
                           "%s, which the node that starts one sets",
                           VARIABLE);
-    if (sscanf(text, "%d,%d%n", &s->fd, &s->parent_pidfd, &n) != 2 || text[n] || s->fd < 3 ||
-        s->parent_pidfd < 3 || os->fcntl(s->fd, F_SETFD, FD_CLOEXEC) ||
-        os->fcntl(s->parent_pidfd, F_SETFD, FD_CLOEXEC))
+    if (!read_descriptors(text, s))
         return manta_fail(
             MANTA_EINVAL,
             "this process was not started as a nursery: %s is \"%.40s\", expected the numbers of "
