@@ -48,7 +48,7 @@ static int tags_put(tags *t, char tag, const void *bytes, size_t n)
 {
     if (!tags_room(t, n + 1)) return 0;
     t->at[t->n] = tag;
-    memcpy(t->at + t->n + 1, bytes, n);
+    if (n > 0) memcpy(t->at + t->n + 1, bytes, n);
     t->n += n + 1;
     return 1;
 }
