@@ -236,17 +236,30 @@ static void scenario_refuses(void)
     manta_shutdown();
 }
 
+/* Kills the nursery, another one than `last`; the node may be about to start it. */
+static int kill_nursery(int last)
+{
+    double end = now() + LONG / 1000;
+    manta_node_info n;
+
+    do {
+        OK(manta_node_get(&n));
+        CHECK(now() < end);
+    } while (n.zygote_pid <= 1 || n.zygote_pid == last || kill(n.zygote_pid, SIGKILL) != 0);
+    return n.zygote_pid;
+}
+
 /* A nursery that was ready and dies is started again, as often as it can be. */
 static void scenario_again(void)
 {
     manta_node_info n;
     int64_t pid;
+    int nursery = 0;
 
     OK(start("works", 0));
     for (int i = 0; i < 3; i++) {
         pid = number_of(manta_remote(pid_of_worker));
-        OK(manta_node_get(&n));
-        CHECK(n.zygote_pid > 1 && kill(n.zygote_pid, SIGKILL) == 0);
+        nursery = kill_nursery(nursery);
         CHECK(kill((pid_t)pid, SIGKILL) == 0);
         while (number_of(manta_remote(pid_of_worker)) == pid) {}
         adds();
@@ -256,8 +269,7 @@ static void scenario_again(void)
     CHECK(setenv("NURSERY_MARK", path_of("mark"), 1) == 0);
     OK(start("once", 0));
     adds();
-    OK(manta_node_get(&n));
-    kill(n.zygote_pid, SIGKILL);
+    (void)kill_nursery(0);
     manta_task_options once = {.max_retries = MANTA_NONE};
     manta_status st;
     do { /* until the node gives up */
