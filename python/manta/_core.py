@@ -110,7 +110,7 @@ def get(refs, timeout=None, *, copy=False):
     timeout: seconds; manta.exceptions.TimeoutError when they are over. What the call raised is raised.
     Arrays are read-only views of the store; with copy=True they are the caller's own.
     """
-    if type(refs) is ObjectRefGenerator:
+    if isinstance(refs, ObjectRefGenerator):
         refs = list(refs)
     return _manta.get(refs, timeout, copy)
 

@@ -39,6 +39,15 @@ def run_python(*arguments, cwd=None, env=None, input=None):
                           timeout=4 * DEADLINE_S, cwd=cwd, env={**os.environ, **(env or {})})
 
 
+@pytest.fixture(autouse=True)
+def dialect(request, monkeypatch):
+    """Importing manta.ray makes a program one of Ray's; the tests of manta itself are none, whatever was imported."""
+    from manta import _dialect
+
+    if not request.module.__name__.startswith(("test_ray", "test_alias")):
+        monkeypatch.setattr(_dialect, "current", _dialect.Dialect())
+
+
 @pytest.fixture
 def python():
     return run_python
