@@ -13,6 +13,7 @@
 #include "tensor/conv.h"
 #include "tensor/elem.h"
 #include "tensor/gemm.h"
+#include "tensor/onednn.h"
 
 /* Everything but the products, which have families of their own making. */
 #define ELEM_ENTRIES(x)                                                                                      \
@@ -108,6 +109,7 @@ const kernels *kernels_of(kern_family f)
     case KERN_AVX512: return can_run(HAS_AVX512) ? &kernels_avx512 : NULL;
     case KERN_ONEDNN:
 #ifdef MANTA_ONEDNN
+        if (!onednn_open(NULL)) return NULL;
         if (can_run(HAS_AVX512)) return &kernels_onednn_avx512;
         return can_run(HAS_AVX2) ? &kernels_onednn_avx2 : &kernels_onednn_reference;
 #else
@@ -143,6 +145,22 @@ static bool is_auto(const char *name)
     return !name || !*name || !strcmp(name, "auto");
 }
 
+static manta_status fail_without(kern_family f, const char *name)
+{
+    if (f != KERN_ONEDNN)
+        return manta_fail(MANTA_EUNSUPPORTED, "kernels '%s': this processor lacks the instructions", name);
+#ifdef MANTA_ONEDNN
+    const char *why;
+    onednn_open(&why);
+    return manta_fail(MANTA_EUNSUPPORTED,
+                      "kernels '%s': oneDNN cannot be opened (%s); expected its library, "
+                      "in Debian the package libdnnl2, or other kernels",
+                      name, why);
+#else
+    return manta_fail(MANTA_EUNSUPPORTED, "kernels '%s': this build of Manta has no oneDNN", name);
+#endif
+}
+
 manta_status kernels_find(const char *name, const kernels **out)
 {
     static const char *const names[KERN_FAMILIES] = {"reference", "avx2", "avx512", "onednn"};
@@ -156,11 +174,7 @@ manta_status kernels_find(const char *name, const kernels **out)
     for (int f = 0; f < KERN_FAMILIES; f++) {
         if (strcmp(name, names[f]) != 0) continue;
         const kernels *k = kernels_of((kern_family)f);
-        if (!k)
-            return manta_fail(MANTA_EUNSUPPORTED,
-                              f == KERN_ONEDNN ? "kernels '%s': this build of Manta has no oneDNN"
-                                               : "kernels '%s': this processor lacks the instructions",
-                              name);
+        if (!k) return fail_without((kern_family)f, name);
         *out = k;
         return MANTA_OK;
     }

@@ -1,6 +1,9 @@
 /* onednn.c - the one file that touches oneDNN, 2.6 and later or 3.x: its threads,
  * products, and the primitives of convolutions (onednn_conv.c runs those).
  *
+ * The library, 40 MB with what it needs, is opened when its kernels are first asked for (onednn_open())
+ * and not linked: who has none of it loses these kernels and nothing else.
+ *
  * oneDNN may split a sum over its own threads; then the number of threads would
  * change bits. So the work is cut by the shape alone (tiles of a product,
  * chunks of samples of a convolution), and every piece is computed by one thread of
@@ -18,6 +21,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <dnnl.h>
@@ -31,10 +35,98 @@ enum {
     CACHE_SIZE = 128
 };
 
+/* ---- the library ---- */
+
+#define COMMON(F)                                                                                            \
+    F(dnnl_engine_create)                                                                                    \
+    F(dnnl_memory_create)                                                                                    \
+    F(dnnl_memory_desc_equal)                                                                                \
+    F(dnnl_memory_desc_get_size)                                                                             \
+    F(dnnl_memory_destroy)                                                                                   \
+    F(dnnl_primitive_attr_create)                                                                            \
+    F(dnnl_primitive_attr_destroy)                                                                           \
+    F(dnnl_primitive_attr_set_scratchpad_mode)                                                               \
+    F(dnnl_primitive_create)                                                                                 \
+    F(dnnl_primitive_desc_destroy)                                                                           \
+    F(dnnl_primitive_desc_query_md)                                                                          \
+    F(dnnl_primitive_destroy)                                                                                \
+    F(dnnl_primitive_execute)                                                                                \
+    F(dnnl_reorder_primitive_desc_create)                                                                    \
+    F(dnnl_sgemm)                                                                                            \
+    F(dnnl_stream_create)                                                                                    \
+    F(dnnl_stream_destroy)                                                                                   \
+    F(dnnl_stream_wait)
+#if DNNL_VERSION_MAJOR >= 3
+#define OF_VERSION(F)                                                                                        \
+    F(dnnl_convolution_backward_data_primitive_desc_create)                                                  \
+    F(dnnl_convolution_backward_weights_primitive_desc_create)                                               \
+    F(dnnl_convolution_forward_primitive_desc_create)                                                        \
+    F(dnnl_memory_desc_create_with_strides)                                                                  \
+    F(dnnl_memory_desc_create_with_tag)                                                                      \
+    F(dnnl_memory_desc_destroy)
+#else
+#define OF_VERSION(F)                                                                                        \
+    F(dnnl_dilated_convolution_backward_data_desc_init)                                                      \
+    F(dnnl_dilated_convolution_backward_weights_desc_init)                                                   \
+    F(dnnl_dilated_convolution_forward_desc_init)                                                            \
+    F(dnnl_memory_desc_init_by_strides)                                                                      \
+    F(dnnl_memory_desc_init_by_tag)                                                                          \
+    F(dnnl_primitive_desc_create)
+#endif
+#define FUNCTIONS(F)   COMMON(F) OF_VERSION(F)
+
+#define TEXT_OF(x)     #x
+#define NAME_OF(major) "libdnnl.so." TEXT_OF(major)
+#define LIBRARY        NAME_OF(DNNL_VERSION_MAJOR)
+
+#define FIELD(f)       __typeof__(&(f)) f;
+static struct {
+    FUNCTIONS(FIELD)
+} lib; /* written once, by open_library() */
+#undef FIELD
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+static void *library; /* NULL: there is none, and library_fault says why */
+static char library_fault[256];
+
+static bool load_function(void *from, const char *name, void *to)
+{
+    void *at = dlsym(from, name);
+
+    if (at) memcpy(to, &at, sizeof at);
+    return at != NULL;
+}
+
+static void open_library(void)
+{
+    void *from = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+    if (!from) {
+        snprintf(library_fault, sizeof library_fault, "%s", dlerror());
+        return;
+    }
+#define LOAD(f)                                                                                              \
+    if (!load_function(from, #f, &lib.f)) {                                                                  \
+        snprintf(library_fault, sizeof library_fault, "%s has no function %s", LIBRARY, #f);                 \
+        dlclose(from);                                                                                       \
+        return;                                                                                              \
+    }
+    FUNCTIONS(LOAD)
+#undef LOAD
+    library = from;
+}
+
+bool onednn_open(const char **why)
+{
+    pthread_once(&library_once, open_library);
+    if (why) *why = library_fault;
+    return library != NULL;
+}
+
 /* ---- oneDNN's own threads ---- */
 
 /* oneDNN is usually built on OpenMP, whose number of threads belongs to the
- * calling thread. The library is found among those already loaded, so that we
+ * calling thread. The functions are looked for in what oneDNN has brought along, so that we
  * need not know which OpenMP it is; built on another runtime, there is none. */
 static void (*omp_set)(int);
 static int (*omp_get)(void);
@@ -43,8 +135,8 @@ static pthread_once_t omp_once = PTHREAD_ONCE_INIT;
 static void find_omp(void)
 {
     /* POSIX's way to store a function from dlsym without a cast ISO C forbids. */
-    *(void **)&omp_set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    *(void **)&omp_get = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    *(void **)&omp_set = dlsym(library, "omp_set_num_threads");
+    *(void **)&omp_get = dlsym(library, "omp_get_max_threads");
 }
 
 /* Returns what to hand to threads_back(): the caller's own setting is kept. */
@@ -99,8 +191,8 @@ static void product_task(void *ctx, int task, int thread)
     const int before = threads_off();
     dnnl_status_t st = dnnl_invalid_arguments;
     if (g->k > 0) {
-        st = dnnl_sgemm(g->ta ? 'T' : 'N', g->tb ? 'T' : 'N', rows, cols, g->k, 1.0f, a, g->lda, b, g->ldb,
-                        g->accumulate ? 1.0f : 0.0f, c, ldc);
+        st = lib.dnnl_sgemm(g->ta ? 'T' : 'N', g->tb ? 'T' : 'N', rows, cols, g->k, 1.0f, a, g->lda, b,
+                            g->ldb, g->accumulate ? 1.0f : 0.0f, c, ldc);
     }
     threads_back(before);
     if (st != dnnl_success) {
@@ -164,18 +256,18 @@ typedef dnnl_memory_desc_t md_own;
 static dnnl_status_t md_new(md_own *md, int n, const dnnl_dim_t *dims, const dnnl_dim_t *strides)
 {
 #if DNNL_VERSION_MAJOR >= 3
-    if (strides) return dnnl_memory_desc_create_with_strides(md, n, dims, dnnl_f32, strides);
-    return dnnl_memory_desc_create_with_tag(md, n, dims, dnnl_f32, dnnl_format_tag_any);
+    if (strides) return lib.dnnl_memory_desc_create_with_strides(md, n, dims, dnnl_f32, strides);
+    return lib.dnnl_memory_desc_create_with_tag(md, n, dims, dnnl_f32, dnnl_format_tag_any);
 #else
-    if (strides) return dnnl_memory_desc_init_by_strides(md, n, dims, dnnl_f32, strides);
-    return dnnl_memory_desc_init_by_tag(md, n, dims, dnnl_f32, dnnl_format_tag_any);
+    if (strides) return lib.dnnl_memory_desc_init_by_strides(md, n, dims, dnnl_f32, strides);
+    return lib.dnnl_memory_desc_init_by_tag(md, n, dims, dnnl_f32, dnnl_format_tag_any);
 #endif
 }
 
 static void md_free(md_own *md)
 {
 #if DNNL_VERSION_MAJOR >= 3
-    if (*md) dnnl_memory_desc_destroy(*md);
+    if (*md) lib.dnnl_memory_desc_destroy(*md);
 #endif
     memset(md, 0, sizeof *md);
 }
@@ -204,7 +296,7 @@ static dnnl_engine_t engine; /* made with the first primitive */
 
 static md_ref chosen_layout(dnnl_primitive_desc_t pd, dnnl_query_t what)
 {
-    return dnnl_primitive_desc_query_md(pd, what, 0);
+    return lib.dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
 static dnnl_status_t make_descriptors(onednn_primitive *p, md_own *any)
@@ -247,34 +339,35 @@ static dnnl_status_t make_pd(onednn_primitive *p, md_own *any, dnnl_primitive_at
     dnnl_primitive_desc_t hint = NULL; /* the forward pass that a backward pass belongs to */
 
 #if DNNL_VERSION_MAJOR >= 3
-    st = dnnl_convolution_forward_primitive_desc_create(p->pass == ONEDNN_FORWARD ? &p->pd : &hint, engine,
-                                                        dnnl_forward_training, alg, p->x, *any, NULL, p->y,
-                                                        strides, dilates, before, after, attr);
+    st = lib.dnnl_convolution_forward_primitive_desc_create(
+        p->pass == ONEDNN_FORWARD ? &p->pd : &hint, engine, dnnl_forward_training, alg, p->x, *any, NULL,
+        p->y, strides, dilates, before, after, attr);
     if (st == dnnl_success && p->pass == ONEDNN_DATA) {
-        st = dnnl_convolution_backward_data_primitive_desc_create(
+        st = lib.dnnl_convolution_backward_data_primitive_desc_create(
             &p->pd, engine, alg, p->x, *any, p->y, strides, dilates, before, after, hint, attr);
     } else if (st == dnnl_success && p->pass == ONEDNN_WEIGHTS) {
-        st = dnnl_convolution_backward_weights_primitive_desc_create(
+        st = lib.dnnl_convolution_backward_weights_primitive_desc_create(
             &p->pd, engine, alg, p->x, *any, NULL, p->y, strides, dilates, before, after, hint, attr);
     }
 #else
     dnnl_convolution_desc_t d;
-    st = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, alg, &p->x, any, NULL, &p->y,
-                                                    strides, dilates, before, after);
+    st = lib.dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, alg, &p->x, any, NULL,
+                                                        &p->y, strides, dilates, before, after);
     if (st == dnnl_success) {
-        st = dnnl_primitive_desc_create(p->pass == ONEDNN_FORWARD ? &p->pd : &hint, &d, attr, engine, NULL);
+        st = lib.dnnl_primitive_desc_create(p->pass == ONEDNN_FORWARD ? &p->pd : &hint, &d, attr, engine,
+                                            NULL);
     }
     if (st == dnnl_success && p->pass == ONEDNN_DATA) {
-        st = dnnl_dilated_convolution_backward_data_desc_init(&d, alg, &p->x, any, &p->y, strides, dilates,
-                                                              before, after);
+        st = lib.dnnl_dilated_convolution_backward_data_desc_init(&d, alg, &p->x, any, &p->y, strides,
+                                                                  dilates, before, after);
     } else if (st == dnnl_success && p->pass == ONEDNN_WEIGHTS) {
-        st = dnnl_dilated_convolution_backward_weights_desc_init(&d, alg, &p->x, any, NULL, &p->y, strides,
-                                                                 dilates, before, after);
+        st = lib.dnnl_dilated_convolution_backward_weights_desc_init(&d, alg, &p->x, any, NULL, &p->y,
+                                                                     strides, dilates, before, after);
     }
     if (st == dnnl_success && p->pass != ONEDNN_FORWARD)
-        st = dnnl_primitive_desc_create(&p->pd, &d, attr, engine, hint);
+        st = lib.dnnl_primitive_desc_create(&p->pd, &d, attr, engine, hint);
 #endif
-    if (hint) dnnl_primitive_desc_destroy(hint);
+    if (hint) lib.dnnl_primitive_desc_destroy(hint);
     return st;
 }
 
@@ -283,11 +376,11 @@ static dnnl_status_t make_reorder(onednn_primitive *p, md_ref w)
     dnnl_primitive_desc_t pd;
     md_ref from = p->pass == ONEDNN_WEIGHTS ? w : MD(p->w_ours),
            to = p->pass == ONEDNN_WEIGHTS ? MD(p->w_ours) : w;
-    dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL);
+    dnnl_status_t st = lib.dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL);
 
     if (st != dnnl_success) return st;
-    st = dnnl_primitive_create(&p->reorder, pd);
-    dnnl_primitive_desc_destroy(pd);
+    st = lib.dnnl_primitive_create(&p->reorder, pd);
+    lib.dnnl_primitive_desc_destroy(pd);
     return st;
 }
 
@@ -297,31 +390,31 @@ static dnnl_status_t make_parts(onednn_primitive *p)
     dnnl_primitive_attr_t attr = NULL;
 
     memset(&any, 0, sizeof any);
-    dnnl_status_t st = engine ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
-    if (st == dnnl_success) st = dnnl_primitive_attr_create(&attr);
-    if (st == dnnl_success) st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    dnnl_status_t st = engine ? dnnl_success : lib.dnnl_engine_create(&engine, dnnl_cpu, 0);
+    if (st == dnnl_success) st = lib.dnnl_primitive_attr_create(&attr);
+    if (st == dnnl_success) st = lib.dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (st == dnnl_success) st = make_descriptors(p, &any);
     if (st == dnnl_success) st = make_pd(p, &any, attr);
-    if (st == dnnl_success) st = dnnl_primitive_create(&p->conv, p->pd);
+    if (st == dnnl_success) st = lib.dnnl_primitive_create(&p->conv, p->pd);
     if (st == dnnl_success) {
         md_ref w = chosen_layout(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md
                                                                   : dnnl_query_weights_md);
-        p->reordered = !dnnl_memory_desc_equal(w, MD(p->w_ours));
-        p->w_size = onednn_round_up(dnnl_memory_desc_get_size(w));
+        p->reordered = !lib.dnnl_memory_desc_equal(w, MD(p->w_ours));
+        p->w_size = onednn_round_up(lib.dnnl_memory_desc_get_size(w));
         p->scratch_size =
-            onednn_round_up(dnnl_memory_desc_get_size(chosen_layout(p->pd, dnnl_query_scratchpad_md)));
+            onednn_round_up(lib.dnnl_memory_desc_get_size(chosen_layout(p->pd, dnnl_query_scratchpad_md)));
         if (p->reordered) st = make_reorder(p, w);
     }
-    if (attr) dnnl_primitive_attr_destroy(attr);
+    if (attr) lib.dnnl_primitive_attr_destroy(attr);
     md_free(&any);
     return st;
 }
 
 static void primitive_release(onednn_primitive *p)
 {
-    if (p->conv) dnnl_primitive_destroy(p->conv);
-    if (p->reorder) dnnl_primitive_destroy(p->reorder);
-    if (p->pd) dnnl_primitive_desc_destroy(p->pd);
+    if (p->conv) lib.dnnl_primitive_destroy(p->conv);
+    if (p->reorder) lib.dnnl_primitive_destroy(p->reorder);
+    if (p->pd) lib.dnnl_primitive_desc_destroy(p->pd);
     md_free(&p->x);
     md_free(&p->w_ours);
     md_free(&p->y);
@@ -411,17 +504,17 @@ static dnnl_status_t execute_primitive(dnnl_primitive_t what, int n, const argum
     dnnl_stream_t stream = NULL;
     const int before = threads_off();
     int made = 0;
-    dnnl_status_t st = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    dnnl_status_t st = lib.dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
 
     for (; st == dnnl_success && made < n; made++) {
         exec[made].arg = args[made].kind;
-        st = dnnl_memory_create(&exec[made].memory, args[made].md, engine, args[made].data);
+        st = lib.dnnl_memory_create(&exec[made].memory, args[made].md, engine, args[made].data);
         if (st != dnnl_success) break;
     }
-    if (st == dnnl_success) st = dnnl_primitive_execute(what, stream, n, exec);
-    if (st == dnnl_success) st = dnnl_stream_wait(stream);
-    for (int i = 0; i < made; i++) dnnl_memory_destroy(exec[i].memory);
-    if (stream) dnnl_stream_destroy(stream);
+    if (st == dnnl_success) st = lib.dnnl_primitive_execute(what, stream, n, exec);
+    if (st == dnnl_success) st = lib.dnnl_stream_wait(stream);
+    for (int i = 0; i < made; i++) lib.dnnl_memory_destroy(exec[i].memory);
+    if (stream) lib.dnnl_stream_destroy(stream);
     threads_back(before);
     return st;
 }

@@ -7,6 +7,10 @@
 
 #include "tensor/kernel.h"
 
+/* Opens oneDNN with the first call, and keeps it; false when this machine has none that fits, and the text at *why, which
+ * may be NULL, then says why. All else here, and the kernels of the family, may be called only after it was true. */
+bool onednn_open(const char **why);
+
 enum { ONEDNN_PARTS = 8 }; /* pieces a product, or the samples of a convolution, are cut into */
 
 typedef enum onednn_pass { ONEDNN_FORWARD, ONEDNN_DATA, ONEDNN_WEIGHTS } onednn_pass;
