@@ -1,6 +1,8 @@
 /* processes.c - the node's processes: their ends, at random and in order, and the threads of a program. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "scenario.h"
@@ -318,16 +320,36 @@ static int forked_child(void)
     return 0;
 }
 
-/* A process that ends by exit(), and so runs what the library has left for the end. */
+/* How the child ended: its status, 1000 and its signal, or -1: it did not within `patience_ms`, and was killed. */
+static int wait_for_child(pid_t pid, int patience_ms)
+{
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    int status;
+    bool ended = end.fd >= 0 && poll(&end, 1, patience_ms) == 1;
+
+    if (!ended) kill(pid, SIGKILL);
+    if (end.fd >= 0) close(end.fd);
+    if (waitpid(pid, &status, 0) != pid || !ended) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* A process that ends by exit(), and so runs what the library has left for the end. The address sanitizer's
+ * malloc, when a thread of the parent had it locked, stays locked in the child, which then stands still: it is
+ * killed and another forked. That child ends by _exit(), since the search for leaks in exit() takes every lock of
+ * malloc. */
 static int fork_and_wait(void)
 {
-    int status;
+    int tries = MALLOC_MINDS_FORKS ? 1 : 10, patience_ms = MALLOC_MINDS_FORKS ? LONG : 5000, how = -1;
 
     fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) exit(forked_child());
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    while (how < 0 && tries-- > 0) {
+        pid_t pid = fork();
+        if (pid < 0) return -1;
+        if (pid == 0 && MALLOC_MINDS_FORKS) exit(forked_child());
+        if (pid == 0) _exit(forked_child());
+        how = wait_for_child(pid, patience_ms);
+    }
+    return how;
 }
 
 static manta_status fork_inside(manta_task *t)
