@@ -73,7 +73,7 @@ typedef manta_status manta_task_fn(manta_task *t);
 /* ---- start and end ---- */
 
 typedef struct manta_node_options {
-    int num_cpus; /* 0: the cores this process may use */
+    int num_cpus; /* 0: the cores this process may use; MANTA_NONE: none, for work that asks for none */
     int num_gpus;
     uint64_t memory; /* bytes that tasks may ask for together; 0: 70 % of the machine's */
     uint64_t worker_memory; /* most bytes of a process whose call names no `memory`; 0: no limit */
@@ -302,6 +302,12 @@ typedef struct manta_task_options {
      * understands; at most 32 KiB. A worker runs calls of one environment alone. NULL or "": the plain
      * one. */
     const char *environment;
+    int stream_window; /* of a call that yields: items that it may be ahead of its reader; 0: 8;
+                        MANTA_UNLIMITED: it never waits, and what is not read is kept */
+    int max_calls; /* of a task: its process takes no more calls after so many of this function, and
+                    ends, with what the function leaves behind; 0: no limit */
+    bool wait_infeasible; /* what no node can ever run waits, until it is cancelled, and says so in the
+                           log, instead of failing with MANTA_EUNSUPPORTED */
     /* actors only */
     bool detached; /* lives until killed, not until its last handle goes */
     bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */
@@ -310,7 +316,15 @@ typedef struct manta_task_options {
                              MANTA_UNLIMITED */
     int max_concurrency; /* calls that run at the same time, each on a thread; 0: 1 */
     int max_pending_calls; /* of one caller; one more fails with MANTA_EBUSY; 0: no limit */
+    /* Groups of its calls, each with a number of its own that run at the same time, each on a thread:
+     * "io=2,compute=4". Calls that are in none have max_concurrency to themselves. NULL: none. */
+    const char *concurrency_groups;
+    const char *method_groups; /* the group of the calls of a method that name none: "read=io,write=io" */
+    const char *concurrency_group; /* of a call of an actor: the group that it runs in; NULL: its method's */
     const char *name_space; /* of its name; NULL: the program's */
+    double place_cpus; /* that must be free when it is placed, beside those it holds, which are not
+                        kept for it */
+    bool out_of_order; /* a call whose arguments are there does not wait for earlier ones whose are not */
     bool fail_away; /* calls that find it being restarted fail (MANTA_FAILURE_UNAVAILABLE) and do not wait */
 } manta_task_options;
 
@@ -362,11 +376,16 @@ MANTA_API manta_status manta_return(manta_task *t, int i, manta_arg value) MANTA
 MANTA_API manta_status manta_return_f64(manta_task *t, int i, double x) MANTA_MUST_USE;
 MANTA_API manta_status manta_return_i64(manta_task *t, int i, int64_t x) MANTA_MUST_USE;
 MANTA_API manta_status manta_return_array(manta_task *t, int i, const manta_array *a) MANTA_MUST_USE;
+/* Result i fails, with what manta_fail_with() records, and the others are as they were given. A call with
+ * such results has not failed, and is not tried again. */
+MANTA_API manta_status manta_return_failure(manta_task *t, int i, manta_status code, const char *text,
+                                            const void *payload, size_t size) MANTA_MUST_USE;
 /* Memory for result i, to be filled before the function returns: no copy. */
 MANTA_API manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int ndim,
                                            const int64_t *shape, manta_array *out) MANTA_MUST_USE;
 
 MANTA_API const char *manta_task_name(const manta_task *t);
+MANTA_API const char *manta_task_label(const manta_task *t); /* the name in its options; "" none */
 MANTA_API uint64_t manta_task_id(const manta_task *t);
 MANTA_API int manta_task_attempt(const manta_task *t); /* 0, and more after worker deaths */
 MANTA_API bool manta_task_is_cancelled(const manta_task *t);
@@ -489,16 +508,32 @@ MANTA_API manta_stream manta_actor_stream_start(manta_actor actor, const char *m
  * all items were taken; MANTA_ETIMEDOUT; else the failure of the call, after
  * the items that came before it. */
 MANTA_API manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms) MANTA_MUST_USE;
+/* Waits until manta_stream_next() would not wait, and takes nothing: the function is held back as
+ * before. MANTA_OK an item is there, or the failure of the call; MANTA_ENOENT the function has ended and
+ * all items were taken; MANTA_ETIMEDOUT; MANTA_EINVAL the stream is none, or was closed. */
+MANTA_API manta_status manta_stream_wait(manta_stream s, int64_t timeout_ms) MANTA_MUST_USE;
 /* A reference to the end of the stream, to be released: it is ready when the function has
  * ended, without a value, and its failure is the stream's. MANTA_EINVAL the stream is none, or
  * was closed. */
 MANTA_API manta_status manta_stream_end(manta_stream s, manta_ref *out) MANTA_MUST_USE;
 /* Gives the stream back; a call that still runs is cancelled. */
 MANTA_API void manta_stream_close(manta_stream s);
+/* Gives the stream back and leaves the call alone: it goes on, nothing holds it back any more, and what
+ * it yields is dropped. */
+MANTA_API void manta_stream_leave(manta_stream s);
 
 /* Inside a function called as a stream: the next item. Waits while the caller
- * is 8 items behind. MANTA_ECANCELLED nobody takes them any more: return. */
+ * is 8 items behind, or as many as its options say. MANTA_ECANCELLED nobody takes them any more: return. */
 MANTA_API manta_status manta_yield(manta_task *t, manta_arg item) MANTA_MUST_USE;
+/* Waits until manta_yield() would not wait, for functions that make their items only when there is
+ * room for them. With a `limit` above 0 it waits besides until the streams that run in this
+ * process, such as those of one actor, have fewer than `limit` items together that are promised, or
+ * sent and not taken; then the next `n` of this stream are promised, until they are
+ * yielded, it ends or manta_yield_taken() is called. MANTA_ECANCELLED as manta_yield(); MANTA_ETIMEDOUT. */
+MANTA_API manta_status manta_yield_room(manta_task *t, uint64_t n, uint64_t limit,
+                                        int64_t timeout_ms) MANTA_MUST_USE;
+/* Waits until the caller has taken all items. MANTA_ECANCELLED as manta_yield(); MANTA_ETIMEDOUT. */
+MANTA_API manta_status manta_yield_taken(manta_task *t, int64_t timeout_ms) MANTA_MUST_USE;
 
 /* ---- why something failed ---- */
 
@@ -569,7 +604,7 @@ MANTA_API manta_status manta_failure_text(manta_ref ref, const char **out) MANTA
                       (MANTA_LIST_(__VA_ARGS__)) + 1)
 /* manta_actor_call(actor, method, args...): a method is a remote function too.
  * manta_actor_call_with() has options, of which max_task_retries, retry_errors,
- * retry_on and name matter, before those of the actor. */
+ * retry_on, name and concurrency_group matter, before those of the actor. */
 #define manta_actor_call_with(actor, options, ...)                                                           \
     manta_actor_submit_one_with((actor), MANTA_NAME_(__VA_ARGS__, ), (options),                              \
                                 MANTA_COUNT_(__VA_ARGS__) - 1, (MANTA_LIST_(__VA_ARGS__)) + 1)
@@ -596,6 +631,9 @@ MANTA_API manta_ref manta_actor_submit_one_with(manta_actor actor, const char *m
 MANTA_API void *manta_self(const manta_task *t);
 MANTA_API void manta_set_self(manta_task *t, void *self, void (*end)(void *self));
 
+/* The concurrency group that the call runs in; "": it is in none. */
+MANTA_API const char *manta_task_group(const manta_task *t);
+
 /* Waits until the constructor has run. */
 MANTA_API manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms) MANTA_MUST_USE;
 /* The actor of that name in the program's own name space, or in one that is
@@ -606,6 +644,14 @@ MANTA_API manta_status manta_actor_find_in(const char *name_space, const char *n
 /* Ends the actor when the calls it has are done; the function of
  * manta_set_self() is called, and it is not restarted. From inside, too. */
 MANTA_API manta_status manta_actor_end(manta_actor actor) MANTA_MUST_USE;
+/* A handle of the actor that `t` is a call of, or its constructor; t NULL: that of this process. Release
+ * it: the actor lives as long. MANTA_EINVAL there is no actor here. */
+MANTA_API manta_status manta_actor_here(const manta_task *t, manta_actor *out) MANTA_MUST_USE;
+/* Ends the actor that `t` is a call of, or its constructor; t NULL: that of this process, for threads
+ * that it has started. Calls that run are finished; this one, those that wait and those that
+ * come fail with MANTA_FAILURE_ACTOR, whatever this one returns. The function of manta_set_self() is
+ * called when the last has ended, before who called this one hears of it, and the actor is not restarted. MANTA_EINVAL there is no actor here. */
+MANTA_API manta_status manta_exit_actor(manta_task *t) MANTA_MUST_USE;
 /* Kills the process at once; it is not restarted when no_restart is set. */
 MANTA_API manta_status manta_actor_kill(manta_actor actor, bool no_restart) MANTA_MUST_USE;
 /* One handle less; the actor ends, when its calls are done, with the last. */
@@ -686,7 +732,7 @@ typedef struct manta_queue {
 } manta_queue;
 
 /* At most `capacity` items; 0: no bound. `options` (may be NULL) are the actor's.
- * Release it. */
+ * Release it. Untouched on failure. */
 MANTA_API manta_status manta_queue_new(size_t capacity, const manta_task_options *options,
                                        manta_queue *out) MANTA_MUST_USE;
 MANTA_API void manta_queue_release(manta_queue q);

@@ -38,7 +38,8 @@ static const option_group stopping = {
         NODE_OPTION,
         {"timeout", OPTION_COUNT, "S",
          "Seconds before a daemon that does not end is killed, 5 when not given; or to wait for a run, 60"},
-        {"storage", OPTION_TEXT, "DIR", "Where runs lie; $MANTA_STORAGE or ~/manta-runs when not given"},
+        {"storage", OPTION_TEXT, "DIR",
+         "Where runs lie, a folder or s3://BUCKET/PREFIX; $MANTA_STORAGE or ~/manta-runs when not given"},
         {0}}};
 
 static const option_group showing = {
@@ -112,8 +113,8 @@ const command cmd_start = {
         "at "
         "once, unless they say how many cores or how much memory they want, or MANTA_ADDRESS is local. Their "
         "detached actors live in it until they are killed or the node is stopped.\n\n"
-        "It listens on a socket in $XDG_RUNTIME_DIR/manta, or in /tmp/manta-UID without that variable, which "
-        "only "
+        "It listens on a socket in $XDG_RUNTIME_DIR/manta, or in /tmp/manta-UID without that variable "
+        "(in ~/.cache/manta/run-HOST where another user has that name), which only "
         "this user can open; there is no port. What it has to say, and what detached actors print when their "
         "program is gone, is in node.log beside the socket.",
     .examples = "  manta start\n"

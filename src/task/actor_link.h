@@ -33,6 +33,7 @@ typedef struct actor_link {
     int most_pending, pending; /* calls of ours; most_pending 0: no limit */
     bool wanted; /* the daemon was asked where it is */
     bool fail_away; /* calls do not wait for a restart */
+    bool any_order; /* calls do not wait for arguments of earlier ones */
     uint64_t group; /* group and name are kept here only without other processes */
     char *name; /* "space/name"; NULL: none */
     failure *failure; /* why it is DEAD, or was away; NULL: it is not */
@@ -46,8 +47,8 @@ actor_link *actor_find_link(uint64_t id);
 /* Sends the calls that wait, as far as the actor's process takes them, or fails them. */
 void actor_dispatch(actor_link *a);
 
-/* The daemon says where an actor is, and what its calls are to know. */
-void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away);
+/* The daemon says where an actor is, and what its calls are to know; flags: PROTO_ACTOR_. */
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, uint32_t flags);
 
 /* The daemon says that an actor is no more: its calls fail with f, which is taken. */
 void actor_died(uint64_t id, failure *f);

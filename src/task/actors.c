@@ -14,7 +14,7 @@
 #include "task/runtime.h"
 #include "task/value.h"
 
-#define MOST_SENT 256
+#define MOST_SENT 4096 /* calls of one caller that may wait for each other in an actor */
 
 actor_link *actor_find_link(uint64_t id)
 {
@@ -64,6 +64,17 @@ static void fail_queue(actor_link *a)
     handle_unpin(handle);
 }
 
+/* The call that comes next, if it is ready; NULL: none. */
+static call *next_to_send(const actor_link *a)
+{
+    for (list *l = a->queue.next; l != &a->queue; l = l->next) {
+        call *c = LIST_ITEM(l, call, link);
+        if (c->missing == 0) return c;
+        if (!a->any_order) return NULL;
+    }
+    return NULL;
+}
+
 void actor_dispatch(actor_link *a)
 {
     if (a->state == ACTOR_LOST && a->fail_away)
@@ -80,9 +91,7 @@ void actor_dispatch(actor_link *a)
         rt_tell();
     }
     object *handle = handle_pin(a);
-    while (a->state == ACTOR_AT && !list_is_empty(&a->queue)) {
-        call *c = LIST_ITEM(a->queue.next, call, link);
-        if (c->missing > 0) break;
+    for (call *c; a->state == ACTOR_AT && (c = next_to_send(a));) {
         if (!a->is_here && (a->at->in_flight >= MOST_SENT || !call_send(c, a->at))) break;
         if (a->is_here) nested_queue(c);
         a->queued--;
@@ -91,7 +100,7 @@ void actor_dispatch(actor_link *a)
     handle_unpin(handle);
 }
 
-void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away)
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, uint32_t flags)
 {
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
     peer *p = find_peer(client);
@@ -110,7 +119,8 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
         if (c->as_actor) c->max_retries = retries;
     }
     a->most_pending = most_pending;
-    a->fail_away = fail_away;
+    a->fail_away = flags & PROTO_ACTOR_AWAY;
+    a->any_order = flags & PROTO_ACTOR_ANY_ORDER;
     a->state = ACTOR_AT;
     actor_dispatch(a);
 }

@@ -1,9 +1,7 @@
 /* call.h - the calls that this process makes. Private to task/.
  *
  * A call is in one place at a time: it waits for arguments (in no list), stands in the
- * queue of its shape or of its actor, or is in the list of the peer that it was sent to.
- * Calls that need the same amounts share a shape, and with it the workers that the
- * daemon has leased to this process for that shape.
+ * queue of its shape (lease.h) or of its actor, or is in the list of the peer that it was sent to.
  *
  * Threads: the runtime's lock guards everything; all functions here are called with it. */
 #ifndef TASK_CALL_H
@@ -19,10 +17,9 @@
 #include "base/vec.h"
 #include "net/wire.h"
 #include "task/claim.h"
-#include "task/demand.h"
+#include "task/lease.h"
 #include "task/object.h"
 #include "task/proto.h"
-#include "task/sched.h"
 #include "task/value.h"
 
 struct actor_link;
@@ -32,6 +29,7 @@ typedef struct function {
     char *name;
     int64_t est_ns; /* running mean of what a call takes; -1: not known */
     int64_t run_ns; /* mean of the calls that threads of this process run (leader.h); -1: not known */
+    uint32_t ran; /* calls with max_calls that this process has run */
     uint64_t bits; /* that stand for it in a chain of calls (nested.h) */
 } function;
 
@@ -40,16 +38,6 @@ typedef struct call_arg {
     object *o; /* resolved before the call; NULL: v is the value */
     uint64_t id; /* of a call that ended and is kept: the object that o was (rebuild.h) */
 } call_arg;
-
-/* Calls that need the same, and the workers leased for it. */
-typedef struct shape {
-    sched_shape amount;
-    uint32_t lends; /* to calls that its calls make (nested.h) */
-    list queue;
-    int64_t queued;
-    demand demand; /* what the daemon was asked for */
-    VEC(struct peer *) workers;
-} shape;
 
 typedef struct call {
     list link; /* in a shape's queue, a peer's sent list or an actor's queue */
@@ -62,13 +50,15 @@ typedef struct call {
     bool is_here; /* its waiter runs it, in this process (nested.h) */
     uint32_t claim; /* of a call that may be taken back (claim.h); 0: it may not */
     uint32_t retry_on; /* statuses, as MANTA_ON() */
+    uint32_t window, max_calls; /* call_head.h */
     uint64_t parent; /* the call that made it; 0: none */
     uint64_t chain; /* the functions of the calls above it (nested.h) */
     function *fn;
-    char *label; /* NULL: none */
+    char *label, *group; /* NULL: none */
     shape *shape; /* NULL for actors */
     struct actor_link *actor; /* NULL for tasks */
     struct peer *at; /* where it was sent */
+    uint64_t items; /* of a stream: read from there */
     int64_t est_ns; /* what was added to the peer's load */
     call_arg args[];
 } call;
@@ -78,11 +68,11 @@ typedef struct call {
 void call_submit(const char *name, const manta_task_options *options, struct actor_link *actor, int n_args,
                  const manta_arg *args, int results, manta_ref *out);
 
-/* Finds the shape of these amounts, or makes it; never NULL. */
-shape *shape_find(const sched_shape *amount);
-
 /* Finds what is known of a function by its name; never NULL. */
 function *function_find(const char *name);
+
+/* A call of f took ns, as the other process says. */
+void function_learn(function *f, int64_t ns);
 
 /* Puts a call that is in no list into the queue of its shape or actor, at the end or at
  * the beginning. */
@@ -98,11 +88,14 @@ void call_resume(call *c);
  * NULL: this process. */
 void call_finish(struct peer *from, wire *w, proto_kind kind);
 
-/* Sends what can be sent, and asks the daemon for the workers that are missing. */
-void calls_dispatch(void);
-
 /* Writes the call as a message. */
 void calls_encode(buf *b, const call *c);
+
+/* An item of a stream has come from a peer. */
+void call_item_came(struct peer *from, uint64_t id, uint64_t index);
+
+/* A peer is dead, and its answers were read: tells the daemon which calls have none (gifts.h). */
+void calls_unheard(const struct peer *p);
 
 /* Sends the call to p; false: there is no room in the ring. */
 bool call_send(call *c, struct peer *p);
@@ -138,23 +131,6 @@ void calls_peer_died(struct peer *p);
 
 /* Fails all calls with rt->death. */
 void calls_node_died(void);
-
-/* Fails the calls that wait for a place in the group. */
-void calls_group_gone(uint64_t group, failure *f);
-
-/* Takes a lease for `amount`, granted for the demand of that number; p NULL: of a worker that
- * cannot be reached. */
-void calls_grant(struct peer *p, const sched_shape *amount, uint64_t number);
-
-/* Gives the lease of p back as soon as p has none of our calls: others wait for it. */
-void calls_reclaim(struct peer *p);
-
-/* Gives back the leases of workers that have none of our calls. They are kept only because the next call may
- * want them; whoever asks what is free is not to be told that they are taken. */
-void calls_return_idle(void);
-
-/* Fails the calls that wait for a worker for `amount`: none will come. */
-void calls_no_worker(const sched_shape *amount, const failure *f);
 
 /* Frees what is left at the end. */
 void calls_release(void);

@@ -21,20 +21,11 @@
  * are set, or fail, once: a second answer finds no call of that number in the peer's list,
  * and a result that is not pending is left alone.
  *
- * A shape asks the daemon for as many workers as it has calls waiting (DEMAND, an absolute
- * number, so that saying it twice is harmless) and keeps those it was granted until it is
- * asked for one (RECLAIM). What was asked for and not granted yet is demand.h's.
- *
- * What may be changed: how much is sent ahead (BUDGET_NS, MOST_SENT) and how a worker is
- * picked (retry.h). What may not: that a call is tried again at the front of its queue, in
- * the order in which it was sent; actors count on it. */
+ * What may be changed: how much is sent ahead (lease.h). What may not: that a call is tried again at the
+ * front of its queue, in the order in which it was sent; actors count on it. */
 #include "task/call.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "os/spawner.h"
@@ -42,6 +33,7 @@
 #include "task/call_head.h"
 #include "task/cancel.h"
 #include "task/deadlock.h"
+#include "task/gifts.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/limits.h"
@@ -55,40 +47,9 @@
 #include "task/runtime.h"
 #include "task/value.h"
 
-#define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
 #define OVERHEAD_NS 1000 /* of a call, beside what its function takes */
-#define LONGEST_NS  1000000000000000 /* of a call, twelve days: no sum of those sent overflows */
-#define MOST_SENT   256 /* calls sent ahead to one worker */
-#define MOST_WANTED 64 /* leases asked for at once */
 #define LINGERS     50 /* looks of the watcher, a millisecond apart, after the last call that was kept */
 #define MOST_LOST   8 /* times that a call waits for arguments that were lost */
-
-/* ---- shapes ---- */
-
-shape *shape_find(const sched_shape *amount)
-{
-    for (size_t i = 0; i < rt->shapes.n; i++)
-        if (!memcmp(&rt->shapes.at[i]->amount, amount, sizeof *amount)) return rt->shapes.at[i];
-    shape *s = mem_new(sizeof *s);
-    s->amount = *amount;
-    s->lends = nested_lendable(amount);
-    list_init(&s->queue);
-    vec_push(&rt->shapes, s);
-    return s;
-}
-
-function *function_find(const char *name)
-{
-    function **f = map_find(&rt->functions, name);
-
-    if (f) return *f;
-    function *x = mem_new(sizeof *x);
-    x->name = mem_strdup(name);
-    x->est_ns = x->run_ns = -1;
-    x->bits = nested_bits(name);
-    *map_put(&rt->functions, name) = x;
-    return x;
-}
 
 /* ---- the end of a call ---- */
 
@@ -116,6 +77,7 @@ void call_release(call *c)
     if (c->actor) c->actor->pending--;
     if (handle) object_unpin(handle);
     mem_free(c->label);
+    mem_free(c->group);
     mem_free(c);
 }
 
@@ -160,56 +122,15 @@ void calls_encode(buf *b, const call *c)
                                   .lends = call_lends(c),
                                   .attempt = (uint32_t)c->attempt,
                                   .results = (uint32_t)c->results,
-                                  .is_stream = c->is_stream});
+                                  .is_stream = c->is_stream,
+                                  .window = c->window,
+                                  .max_calls = c->max_calls,
+                                  .has_group = c->group != NULL});
     wire_put_text(b, c->fn->name);
     wire_put_text(b, c->label);
+    if (c->group) wire_put_text(b, c->group);
     wire_put_u32(b, (uint32_t)c->n_args);
     for (int i = 0; i < c->n_args; i++) value_put(b, c->args[i].o ? &c->args[i].o->v : &c->args[i].v);
-}
-
-static void return_lease(peer *p)
-{
-    shape *s = p->shape;
-
-    for (size_t i = 0; i < s->workers.n; i++) {
-        if (s->workers.at[i] != p) continue;
-        vec_remove(&s->workers, i);
-        break;
-    }
-    p->shape = NULL;
-    p->give_back = false;
-    if (p->is_dead) return;
-    proto_begin(&rt->out, PROTO_RETURN);
-    wire_put_u32(&rt->out, p->id);
-    rt_tell();
-}
-
-static void shape_demand(shape *s, int64_t n)
-{
-    /* What will be asked for again is not worth taking back: the watcher does when it is quiet. */
-    if (n < s->demand.owed && rt_current && rt->nests) return;
-    if (!demand_wants(&s->demand, n)) return;
-    proto_begin(&rt->out, PROTO_DEMAND);
-    buf_add(&rt->out, &s->amount, sizeof s->amount);
-    wire_put_i64(&rt->out, n);
-    wire_put_u64(&rt->out, s->demand.number);
-    rt_tell();
-}
-
-static peer *shape_pick_worker(shape *s, const call *c)
-{
-    spread_worker w[MOST_WANTED];
-    peer *usable[MOST_WANTED];
-    int n = 0;
-
-    for (size_t i = 0; i < s->workers.n && n < MOST_WANTED; i++) {
-        peer *p = s->workers.at[i];
-        if (p->is_waiting || p->is_dead || p->is_broken || p->give_back) continue;
-        w[n] = (spread_worker){.usable = true, .in_flight = p->in_flight, .load_ns = p->load_ns};
-        usable[n++] = p;
-    }
-    int at = spread_pick(w, n, c->apart ? -1 : c->fn->est_ns, BUDGET_NS, MOST_SENT);
-    return at < 0 ? NULL : usable[at];
 }
 
 void call_too_long(call *c, size_t n)
@@ -219,71 +140,35 @@ void call_too_long(call *c, size_t n)
                               RING_MESSAGE));
 }
 
-/* A word by which the call can be taken back; 0: none is free, or nobody would do it. */
-static uint32_t claim_new(const call *c, peer *p)
+static void call_unclaim(call *c, peer *p)
 {
-    if (!rt->takes_back || c->actor) return 0;
-    for (int i = 0; i < CLAIM_SLOTS; i++) {
-        uint32_t n = ++p->claims;
-        uint64_t *bits = &p->claimed[n % CLAIM_SLOTS / 64], bit = 1ULL << n % 64;
-        if (n == 0 || *bits & bit) continue;
-        *bits |= bit;
-        claim_send(p->bell, rt->client, n);
-        return n;
-    }
-    return 0;
-}
-
-static void claim_end(call *c, peer *p)
-{
-    if (c->claim) p->claimed[c->claim % CLAIM_SLOTS / 64] &= ~(1ULL << c->claim % 64);
+    peer_unclaim(p, c->claim);
     c->claim = 0;
 }
 
 bool call_send(call *c, peer *p)
 {
-    c->claim = claim_new(c, p);
+    c->claim = rt->takes_back && !c->actor ? peer_claim(p) : 0;
     calls_encode(&rt->out, c);
     if (rt->out.n > RING_MESSAGE) {
-        claim_end(c, p);
+        call_unclaim(c, p);
         call_too_long(c, rt->out.n);
         return true;
     }
     if (!peer_send(p, &rt->out)) {
-        claim_end(c, p);
+        call_unclaim(c, p);
         return false;
     }
     list_remove(&c->link);
     list_push(&p->sent, &c->link);
     c->at = p;
     c->is_sent = true;
-    c->est_ns = c->fn->est_ns < 0 ? BUDGET_NS : c->fn->est_ns + OVERHEAD_NS;
+    c->items = 0;
+    c->est_ns = c->fn->est_ns < 0 ? LEASE_BUDGET_NS : c->fn->est_ns + OVERHEAD_NS;
     p->load_ns += c->est_ns;
     p->in_flight++;
     if (rt->awaits >= c->id && rt->awaits - c->id < (uint64_t)c->results) deadlock_ask();
     return true;
-}
-
-static void shape_dispatch(shape *s)
-{
-    while (!list_is_empty(&s->queue)) {
-        call *c = LIST_ITEM(s->queue.next, call, link);
-        peer *p = shape_pick_worker(s, c);
-        if (!p || !call_send(c, p)) break;
-        s->queued--;
-        rt->queued--;
-    }
-    shape_demand(s, s->queued < MOST_WANTED ? s->queued : MOST_WANTED);
-}
-
-void calls_dispatch(void)
-{
-    for (size_t i = 0; i < rt->shapes.n; i++)
-        if (rt->shapes.at[i]->queued > 0 || rt->shapes.at[i]->demand.owed > 0)
-            shape_dispatch(rt->shapes.at[i]);
-    for (size_t i = 0; i < rt->actors.n; i++)
-        if (rt->actors.at[i].value->queued > 0) actor_dispatch(rt->actors.at[i].value);
-    if (rt->queued > 0) rt_nudge();
 }
 
 /* All arguments are there: the call may be sent. */
@@ -345,7 +230,7 @@ static void call_ready(call *c)
     } else if (c->actor) {
         actor_dispatch(c->actor); /* it has its place in the actor's queue already */
         if (rt->queued > 0) rt_nudge();
-    } else {
+    } else if (!c->shape->is_infeasible) {
         call_queue(c, false);
         if (nested_lends()) { /* it is sent when its caller waits, or works on for a while */
             rt->lingers = LINGERS;
@@ -386,15 +271,28 @@ static call *find_sent(peer *from, uint64_t id)
     return NULL;
 }
 
-/* ns is what the other process says. */
-static void function_learn(function *f, int64_t ns)
+void call_item_came(peer *from, uint64_t id, uint64_t index)
 {
-    if (ns < 0) ns = 0;
-    if (ns > LONGEST_NS) ns = LONGEST_NS;
-    if (f->est_ns < 0)
-        f->est_ns = ns;
-    else
-        f->est_ns += (ns - f->est_ns) / (ns > f->est_ns ? 2 : 8); /* a long one is believed sooner */
+    call *c = find_sent(from, id);
+
+    if (c && index == c->items) c->items++;
+}
+
+void calls_unheard(const peer *p)
+{
+    uint64_t n = 0;
+
+    proto_begin(&rt->out, PROTO_UNHEARD);
+    wire_put_u32(&rt->out, p->id);
+    wire_put_u32(&rt->out, 0);
+    for (const list *l = p->sent.next; l != &p->sent; l = l->next) n++;
+    wire_put_u64(&rt->out, n);
+    for (const list *l = p->sent.next; l != &p->sent; l = l->next) {
+        const call *c = LIST_ITEM(l, call, link);
+        wire_put_u64(&rt->out, c->id);
+        wire_put_u64(&rt->out, gifts_item((uint32_t)c->attempt, c->items));
+    }
+    rt_tell();
 }
 
 static retry_state state_of(const call *c, bool begun)
@@ -520,10 +418,10 @@ out:
 /* The peer has this call no more. */
 static void peer_has_less(peer *p, call *c)
 {
-    claim_end(c, p);
+    call_unclaim(c, p);
     p->in_flight--;
     p->load_ns -= c->est_ns;
-    if (p->give_back && p->in_flight == 0 && p->shape) return_lease(p);
+    if (p->give_back && p->in_flight == 0 && p->shape) lease_return(p);
 }
 
 void call_withdraw(call *c)
@@ -579,63 +477,6 @@ void call_finish(peer *from, wire *w, proto_kind kind)
         call_fail(c, f);
 }
 
-/* ---- leases come and go ---- */
-
-void calls_grant(peer *p, const sched_shape *amount, uint64_t number)
-{
-    shape *s = shape_find(amount);
-
-    demand_granted(&s->demand, number);
-    if (p) { /* else it could not be reached: ask again */
-        p->shape = s;
-        vec_push(&s->workers, p);
-    }
-    shape_dispatch(s);
-}
-
-void calls_no_worker(const sched_shape *amount, const failure *f)
-{
-    shape *s = shape_find(amount);
-
-    demand_void(&s->demand);
-    rt_pump(); /* which of ours wait is known then */
-    for (size_t i = 0; i < s->workers.n; i++) {
-        const peer *p = s->workers.at[i];
-        if (p->is_waiting || p->is_dead || p->is_broken) continue;
-        shape_dispatch(s); /* it came meanwhile, or goes on */
-        return;
-    }
-    while (!list_is_empty(&s->queue)) {
-        call *c = LIST_ITEM(s->queue.next, call, link);
-        failure *of = failure_as(f, f->is.kind, f->is.code);
-        snprintf(of->is.function, sizeof of->is.function, "%s", c->fn->name);
-        call_unqueue(c);
-        call_abandon(c, of);
-    }
-}
-
-void calls_reclaim(peer *p)
-{
-    shape *s = p->shape;
-
-    if (!s) return;
-    p->give_back = true;
-    if (p->in_flight > 0) return; /* with its last answer */
-    return_lease(p);
-    shape_dispatch(s);
-}
-
-void calls_return_idle(void)
-{
-    for (size_t i = 0; i < rt->shapes.n; i++) {
-        shape *s = rt->shapes.at[i];
-        for (size_t k = s->queued ? 0 : s->workers.n; k-- > 0;) {
-            peer *p = s->workers.at[k];
-            if (p->in_flight == 0 && !p->is_dead) return_lease(p);
-        }
-    }
-}
-
 /* ---- deaths ---- */
 
 void call_abandon(call *c, failure *f)
@@ -657,7 +498,7 @@ void calls_peer_died(peer *p)
     VEC(call *) lost = {0};
     char why[96];
 
-    if (p->shape) return_lease(p);
+    if (p->shape) lease_return(p);
     for (list *l = p->sent.next; l != &p->sent; l = l->next) vec_push(&lost, LIST_ITEM(l, call, link));
     spawn_status_text(p->status, why, sizeof why);
     /* Backwards, because each that is tried again goes to the front. */
@@ -686,20 +527,6 @@ void calls_peer_died(peer *p)
     p->in_flight = 0;
     p->load_ns = 0;
     calls_dispatch();
-}
-
-void calls_group_gone(uint64_t group, failure *f)
-{
-    for (size_t i = 0; i < rt->shapes.n; i++) {
-        shape *s = rt->shapes.at[i];
-        if (s->amount.group != group) continue;
-        while (!list_is_empty(&s->queue)) {
-            call *c = LIST_ITEM(s->queue.next, call, link);
-            call_unqueue(c);
-            call_abandon(c, failure_ref(f));
-        }
-        demand_void(&s->demand);
-    }
 }
 
 void calls_node_died(void)
@@ -782,11 +609,8 @@ void calls_release(void)
             if (x) x->maker = NULL;
         }
         mem_free(c->label);
+        mem_free(c->group);
         mem_free(c);
     }
-    for (size_t i = 0; i < rt->shapes.n; i++) {
-        vec_release(&rt->shapes.at[i]->workers);
-        mem_free(rt->shapes.at[i]);
-    }
-    vec_release(&rt->shapes);
+    shapes_release();
 }

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define CLAIM_AT    1024 /* where the words are, in the bell's page */
-#define CLAIM_SLOTS 256 /* at least as many as calls are sent ahead (calls.c) */
+#define CLAIM_SLOTS 256 /* at least as many as calls are sent ahead (sizes.h) */
 
 typedef enum claim_state { CLAIM_SENT = 1, CLAIM_TAKEN, CLAIM_BEGUN } claim_state;
 

@@ -54,7 +54,7 @@ static manta_status put_code(const void *key, const char *name, const manta_arg 
 
     if (map_find(&rt->codes, name)) return MANTA_OK;
     TRY(value_of(a, &v));
-    TRY(object_make(a, &v, &o));
+    TRY(object_make(a, &v, false, &o));
     o->refs = 1;
     uint64_t mine = o->id, known = mine;
     if (!rt->is_local) {

@@ -117,6 +117,7 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
     sched_cap(d->sched, config->max_workers);
     d->registry = registry_new();
     d->refs = refs_new();
+    d->gifts = gifts_new();
     d->objects = directory_new();
     allow_files(d);
     return d;

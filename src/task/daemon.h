@@ -35,6 +35,7 @@
 #include "store/directory.h"
 #include "store/refs.h"
 #include "store/spill.h"
+#include "task/gifts.h"
 #include "task/node_socket.h"
 #include "task/node.h"
 #include "task/nursery.h"
@@ -58,6 +59,7 @@ typedef struct client {
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
     bool is_awaited; /* a worker of which the scheduler hears when it is ready: its hook may refuse */
+    bool is_retired; /* it takes no more calls */
     bool is_killed; /* by us: its end says nothing about the next worker */
     bool is_maker; /* in daemon_stop_idle(): others wait for what it is to make */
     bool blocked;
@@ -151,6 +153,7 @@ typedef struct node {
     bool is_looking; /* while everything that was said is read */
     VEC(uint32_t) stops; /* workers that are to be stopped (daemon_stop_idle()) */
     refs_book *refs;
+    gifts *gifts;
     buf out; /* the message being written */
     char *in; /* the message being read */
     pid_t driver, keeper; /* driver 0: a node that stays */

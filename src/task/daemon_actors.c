@@ -74,8 +74,10 @@ static void do_construct(node *d, const registry_action *x)
 static void do_place(node *d, const registry_action *x)
 {
     const registry_actor *a = registry_find_actor(d->registry, x->id);
+    int missing;
 
-    if (!a) return;
+    if (!a || (!a->shape.group && !sched_feasible(&d->config.total, &a->shape, &missing)))
+        return; /* it waits for what the node does not have: its maker wants that (wait_infeasible) */
     daemon_act(d,
                (sched_event){.kind = SCHED_ACTOR, .client = a->id, .job = a->job, .shape = a->shape, .n = 1});
 }
@@ -245,10 +247,12 @@ static void on_actor_kill(node *d, wire *w)
 
     if (wire_end(w, "actor") || !a) return;
     const client *c = daemon_client(d, a->worker);
-    const char *what = how == PROTO_KILL ? "the actor was killed" : "the actor has ended";
+    const char *what = how == PROTO_KILL        ? "the actor was killed"
+                       : how == PROTO_KILL_EXIT ? "the actor has ended: it has called manta_exit_actor()"
+                                                : "the actor has ended";
     daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_KILL,
                                         .id = id,
-                                        .how = how,
+                                        .how = how == PROTO_KILL_EXIT ? PROTO_KILL_END : how,
                                         .failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL,
                                                                 c ? (int)c->pid : 0, "%s", what)});
 }

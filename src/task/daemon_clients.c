@@ -326,6 +326,11 @@ void daemon_message(node *d, client *c, wire *w)
         if (!wire_end(w, "return")) worker_returned(d, c, worker);
         break;
     }
+    case PROTO_RETIRE:
+        if (!c->is_worker || c->is_retired || wire_end(w, "retirement")) break;
+        c->is_retired = true;
+        daemon_act(d, (sched_event){.kind = SCHED_RETIRE, .worker = c->id});
+        break;
     case PROTO_BLOCKED: {
         uint32_t on = wire_u32(w);
         if (!wire_end(w, "blocked"))
@@ -541,6 +546,7 @@ static void client_end(node *d, client *c)
     daemon_break_promises(d, c);
     daemon_leave_memory(d, c);
     daemon_refs(d, REFS_GONE, 0, 0, c->id);
+    gifts_gone(d->gifts, c->id);
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);

@@ -47,6 +47,9 @@ sched_shape daemon_take_shape(wire *w)
     if (p) memcpy(&s, p, sizeof s);
     for (int i = 0; i < SCHED_RESOURCES; i++)
         if (s.amount[i] < 0) s.amount[i] = 0;
+    if (s.place < 0) s.place = 0;
+    if (s.place > SCHED_NEVER) s.place = SCHED_NEVER; /* it is added to the cores, */
+    if (s.amount[0] > SCHED_NEVER) s.amount[0] = SCHED_NEVER;
     return s;
 }
 
@@ -106,6 +109,13 @@ static void find_makers(node *d)
     }
 }
 
+/* One that takes no more calls cannot stay for others: it ends itself when it has made what it is to make. */
+static void let_linger(node *d, client *c)
+{
+    proto_begin(&d->out, PROTO_EXIT);
+    daemon_send(d, c);
+}
+
 /* What a worker is to make it has told us before its caller could give it back, over another
  * connection: what all have said is read first, which may be that others are to be stopped, too. */
 void daemon_stop_idle(node *d)
@@ -114,8 +124,10 @@ void daemon_stop_idle(node *d)
     daemon_drain_all(d);
     find_makers(d);
     for (size_t i = 0; i < d->stops.n; i++) {
-        const client *c = daemon_client(d, d->stops.at[i]);
-        if (c && c->is_maker)
+        client *c = daemon_client(d, d->stops.at[i]);
+        if (c && c->is_maker && c->is_retired)
+            let_linger(d, c);
+        else if (c && c->is_maker)
             daemon_act(
                 d, (sched_event){
                        .kind = SCHED_STAYS, .worker = c->id, .job = c->job, .environment = c->environment});

@@ -30,6 +30,7 @@ typedef struct news {
     const void *inner; /* n numbers */
     uint64_t n;
     uint32_t holder;
+    uint64_t task, item; /* with which it comes to its holder (gifts.h) */
 } news;
 
 static object *object_of(node *d, uint64_t id)
@@ -101,10 +102,18 @@ static void do_take(node *d, const directory_action *a, const news *x)
     }
 }
 
+/* `to` holds an object that `from` has given it, and hears of it with an answer. */
+static void give_object(node *d, uint32_t from, uint64_t id, const news *x)
+{
+    daemon_refs(d, REFS_HOLD, id, 0, x->holder);
+    if (x->task && x->holder != from && daemon_client(d, x->holder))
+        gifts_add(d->gifts, from, x->holder, x->task, x->item, id);
+}
+
 static void do_hold(node *d, const directory_action *a, const news *x)
 {
     daemon_refs(d, REFS_ADD, a->object, 0, a->client);
-    if (x->holder) daemon_refs(d, REFS_HOLD, a->object, 0, x->holder);
+    if (x->holder) give_object(d, a->client, a->object, x);
     for (uint64_t i = 0; i < x->n; i++) {
         uint64_t id;
         memcpy(&id, (const char *)x->inner + i * 8, 8);
@@ -233,6 +242,7 @@ static bool add_one(node *d, client *c, wire *w)
 {
     uint64_t id = wire_u64(w);
     uint32_t holder = wire_u32(w);
+    uint64_t task = wire_u64(w), item = wire_u64(w);
     value v;
 
     value_take(w, &v);
@@ -247,13 +257,17 @@ static bool add_one(node *d, client *c, wire *w)
         return true;
     }
     bool again = directory_state_of(d->objects, id) == DIRECTORY_READY;
+    bool is_orphan = again && is_dead(d, directory_maker(d->objects, id));
+    const news x = {.v = &v, .holder = holder, .task = task, .item = item, .inner = inner, .n = n};
     directory_do(d,
                  &(directory_event){.kind = DIRECTORY_ADD,
                                     .object = id,
                                     .client = c->id,
                                     .place = v.place,
-                                    .maker_is_dead = again && is_dead(d, directory_maker(d->objects, id))},
-                 &(news){.v = &v, .holder = holder, .inner = inner, .n = n});
+                                    .maker_is_dead = is_orphan},
+                 &x);
+    /* The caller has not heard of the first, says so (UNHEARD), and holds it no more. */
+    if (is_orphan && holder && task) give_object(d, c->id, id, &x);
     return true;
 }
 
@@ -326,6 +340,41 @@ static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
     }
 }
 
+static void on_give(node *d, const client *c, wire *w)
+{
+    news x = {.holder = wire_u32(w)};
+
+    (void)wire_u32(w);
+    x.task = wire_u64(w);
+    x.item = wire_u64(w);
+    uint64_t n = wire_u64(w);
+    const void *ids = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
+    if (!ids || wire_end(w, "gift")) return;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t id;
+        memcpy(&id, (const char *)ids + i * 8, 8);
+        give_object(d, c->id, id, &x);
+    }
+}
+
+/* A client has read what a dead worker has answered, and names the calls that have no answer: what was
+ * given to it with one is not its any more. */
+static void on_unheard(node *d, const client *c, wire *w)
+{
+    gifts_objects lost = {0};
+    uint32_t from = wire_u32(w), zero = wire_u32(w);
+    uint64_t n = wire_u64(w);
+    (void)zero;
+
+    for (uint64_t i = 0; i < n && !w->broken; i++) {
+        uint64_t task = wire_u64(w), items = wire_u64(w);
+        if (!w->broken) gifts_unheard(d->gifts, from, c->id, task, items, &lost);
+    }
+    for (size_t i = 0; i < lost.n; i++) daemon_refs(d, REFS_DROP, lost.at[i], 0, c->id);
+    if (!wire_end(w, "calls without an answer")) gifts_settled(d->gifts, from, c->id);
+    vec_release(&lost);
+}
+
 /* Nobody holds the object any more. */
 static void object_free(node *d, refs_freed f)
 {
@@ -371,6 +420,8 @@ bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
         on_counts(d, w, REFS_HOLD, who);
         return true;
     }
+    case PROTO_GIVE: on_give(d, c, w); return true;
+    case PROTO_UNHEARD: on_unheard(d, c, w); return true;
     case PROTO_DROP: on_counts(d, w, REFS_DROP, c->id); return true;
     case PROTO_WANT:
         id = wire_u64(w);

@@ -13,7 +13,7 @@
  * would have gone on before. Why no circle is missed: the last to begin its sleep sends its probe
  * when all others sleep already.
  *
- * rt->awaits is written by the thread that waits (task.c). */
+ * rt->awaits is written by the thread that waits (deadlock_awaits()). */
 #include "task/deadlock.h"
 
 #include <stdio.h>
@@ -28,6 +28,30 @@
 #include "task/proto.h"
 #include "task/runtime.h"
 #include "task/value.h"
+
+/* Whether what this thread waits for is what the whole process waits for. */
+static bool awaits_counts(void)
+{
+    return rt_current && rt->is_worker && rt->threads == 0;
+}
+
+uint64_t deadlock_awaits(const object *o, int64_t timeout_ms)
+{
+    uint64_t outer = rt->awaits;
+
+    if (awaits_counts()) rt->awaits = o && timeout_ms < 0 ? o->id : 0;
+    return outer;
+}
+
+void deadlock_awaited(uint64_t outer)
+{
+    if (awaits_counts()) rt->awaits = outer;
+}
+
+void deadlock_awaits_next(const object *o)
+{
+    if (rt->awaits && awaits_counts()) rt->awaits = o->id;
+}
 
 #define CHAIN 192 /* bytes of the names */
 

@@ -66,8 +66,8 @@ static void end_and_answer(manta_task *t)
     fflush(stdout);
     if (in->is_own)
         nested_finish(&answer, pinned);
-    else if (!in->from->is_dead)
-        peer_answer(in->from, &answer);
+    else
+        incoming_answer(in, &answer);
     incoming_free(in);
     buf_release(&answer);
     rt_changed(); /* the process may wait for its last call */

@@ -1,13 +1,19 @@
 /* functions.c - the functions of this program by their names: registered, resolved, and those
- * that every program has (manta.ready, manta.end, manta.map). The lock is not held. */
+ * that every program has (manta.ready, manta.end, manta.map); the lock is not held there. Also what
+ * this process knows of the calls of each, which the lock guards. */
 #include <string.h>
 
 #include "base/args.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "task/actor_link.h"
+#include "task/call.h"
 #include "task/exec_task.h"
+#include "task/nested.h"
 #include "task/proto.h"
 #include "task/runtime.h"
+
+#define LONGEST_NS 1000000000000000 /* of a call, twelve days: no sum of those sent overflows */
 
 static MAP(manta_task_fn *) table; /* filled before main() and by one thread */
 static manta_resolver *resolver;
@@ -94,4 +100,29 @@ manta_status function_call(manta_task *t)
     if (resolver) return resolver(resolver_user, t->name, t);
     return manta_fail(MANTA_ENOENT, "no remote function is called %s; MANTA_REMOTE(%s) is missing", t->name,
                       t->name);
+}
+
+/* ---- what is known of calls ---- */
+
+function *function_find(const char *name)
+{
+    function **f = map_find(&rt->functions, name);
+
+    if (f) return *f;
+    function *x = mem_new(sizeof *x);
+    x->name = mem_strdup(name);
+    x->est_ns = x->run_ns = -1;
+    x->bits = nested_bits(name);
+    *map_put(&rt->functions, name) = x;
+    return x;
+}
+
+void function_learn(function *f, int64_t ns)
+{
+    if (ns < 0) ns = 0;
+    if (ns > LONGEST_NS) ns = LONGEST_NS;
+    if (f->est_ns < 0)
+        f->est_ns = ns;
+    else
+        f->est_ns += (ns - f->est_ns) / (ns > f->est_ns ? 2 : 8); /* a long one is believed sooner */
 }

@@ -36,9 +36,13 @@ typedef struct incoming {
     const char *name; /* while it runs: of its function */
     int64_t begun_ns;
     int concurrency; /* of the actor that this call constructs */
+    int group; /* of its actor's concurrency groups, counted from 1; 0: it was not looked for yet */
     _Atomic bool cancelled;
     _Atomic bool ends; /* cancelled, and so are the calls it makes */
+    bool leaves; /* it fails as its actor has ended itself (self_of.left), */
+    bool is_last; /* by this call: it is answered when the process has nothing more to do */
     uint64_t taken; /* items that the caller has of a stream */
+    uint64_t yielded, promised; /* items sent, and items that were given room and not sent yet (yields.c) */
     failure_told *told; /* NULL: of no failure */
     size_t n;
     _Alignas(16) char bytes[]; /* the message */
@@ -50,6 +54,8 @@ typedef struct self_of {
     int running; /* calls */
     bool ended; /* goes with the last of them */
     failure *failure; /* of its constructor; NULL: it did not fail */
+    struct concurrency *groups; /* NULL: it has no concurrency groups */
+    failure *left; /* of calls since manta_exit_actor(); NULL: it was not called */
 } self_of;
 
 /* The call that this thread is in; NULL: none. */
@@ -61,6 +67,9 @@ incoming *incoming_of(struct peer *from, const void *bytes, size_t n);
 /* Frees a call, and takes it out of its list. */
 void incoming_free(incoming *c);
 
+/* Says whether the concurrency group of a call of an actor of this process lets another call in. */
+bool incoming_has_room(incoming *c);
+
 /* Claims a call that is to be begun or given back; false: its caller has taken it back, and
  * it is to be dropped. */
 bool incoming_claim(incoming *c);
@@ -68,6 +77,9 @@ bool incoming_claim(incoming *c);
 /* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. False: the call was
  * deferred, stays in rt->running, and is answered and freed where it is finished (deferred.c). */
 bool exec_run(incoming *c, buf *answer);
+
+/* Sends the answer of a call to who made it. */
+void incoming_answer(const incoming *c, const buf *answer);
 
 /* Shows again that `c` runs, and prints, when a call above it on the stack has ended. */
 void exec_resume(const incoming *c);

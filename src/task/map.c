@@ -1,5 +1,5 @@
 /* map.c - one function over many inputs (manta/task.h), on the public calls and
- * one built-in function, which runs a chunk of inputs (exec.c).
+ * one built-in function, which runs a chunk of inputs (functions.c).
  *
  * Inputs are asked for as room in the window comes free, so that neither they
  * nor the results pile up: items is what was submitted and not yet taken. */
@@ -11,8 +11,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/vec.h"
-
-#define CHUNK_MOST 256
+#include "task/sizes.h"
 
 typedef struct item {
     size_t index;
@@ -45,9 +44,9 @@ manta_status manta_map_start(const char *function, const manta_map_options *opti
 
     if (!manta_is_initialized())
         return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
-    if (o.chunk > CHUNK_MOST)
+    if (o.chunk > MAP_CHUNK_MOST)
         return manta_fail(MANTA_EINVAL, "chunks of %zu inputs are asked for, at most %d are possible",
-                          o.chunk, CHUNK_MOST);
+                          o.chunk, MAP_CHUNK_MOST);
     if (o.n_actors < 0) return manta_fail(MANTA_EINVAL, "n_actors is %d, expected 0 or more", o.n_actors);
     if (o.chunk == 0) o.chunk = 1;
     if (o.window == 0 && o.n_actors > 0) o.window = 2 * (size_t)o.n_actors;
@@ -119,8 +118,8 @@ static int least_busy(const manta_map *m)
  * that runs it for each. */
 static void submit_chunk(manta_map *m, const manta_arg *args, size_t n)
 {
-    manta_arg all[CHUNK_MOST + 1];
-    manta_ref refs[CHUNK_MOST];
+    manta_arg all[MAP_CHUNK_MOST + 1];
+    manta_ref refs[MAP_CHUNK_MOST];
     int count = (int)n, actor = least_busy(m);
     bool many = m->o.chunk > 1;
 
@@ -142,8 +141,8 @@ static void submit_chunk(manta_map *m, const manta_arg *args, size_t n)
 static manta_status fill_window(manta_map *m)
 {
     while (!m->ended && m->items.n + m->o.chunk <= m->o.window * m->o.chunk) {
-        manta_arg args[CHUNK_MOST];
-        manta_ref owned[CHUNK_MOST];
+        manta_arg args[MAP_CHUNK_MOST];
+        manta_ref owned[MAP_CHUNK_MOST];
         size_t n;
         manta_status st = gather_inputs(m, args, owned, &n);
         if (!st && n > 0) submit_chunk(m, args, n);

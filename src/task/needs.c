@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "task/group_link.h"
 #include "task/proto.h"
 #include "task/runtime.h"
@@ -74,8 +75,8 @@ manta_status needs_feasible(const sched_shape *total, const char *whose, const s
 
     if (sched_feasible(total, asked, &missing)) return MANTA_OK;
     return manta_fail(MANTA_EUNSUPPORTED, "it can never run: it asks for %.15g %s, and %s has %.15g",
-                      (double)asked->amount[missing] / SCHED_UNIT, rt->names[missing], whose,
-                      (double)total->amount[missing] / SCHED_UNIT);
+                      (double)(asked->amount[missing] + (missing == 0 ? asked->place : 0)) / SCHED_UNIT,
+                      rt->names[missing], whose, (double)total->amount[missing] / SCHED_UNIT);
 }
 
 /* How often something is tried again: a number, none, or without end. */
@@ -109,11 +110,10 @@ static manta_status find_environment(const char *text, uint64_t *out)
     return MANTA_OK;
 }
 
-manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
+/* As shape_of(), whatever the options say of what can never run. */
+static manta_status shape_that_runs(const manta_task_options *o, bool actor, sched_shape *out,
+                                    manta_failure_kind *kind)
 {
-    static const manta_task_options none;
-
-    if (!o) o = &none;
     *kind = MANTA_FAILURE_SUBMIT;
     if (o->num_cpus < 0 && o->num_cpus != MANTA_NONE)
         return manta_fail(MANTA_EINVAL, "num_cpus is %g, expected 0 or more, or MANTA_NONE", o->num_cpus);
@@ -122,18 +122,34 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
     TRY(needs_count("max_task_retries", o->max_task_retries));
     double cpus = o->num_cpus == 0 ? (actor ? 0 : 1) : o->num_cpus < 0 ? 0 : o->num_cpus;
     *out = (sched_shape){0};
+    if (!(o->place_cpus >= 0 && o->place_cpus < 1e6))
+        return manta_fail(MANTA_EINVAL, "place_cpus is %g, expected 0 to 1e6", o->place_cpus);
+    if (actor) out->place = amount_units(o->place_cpus);
     manta_status st = needs_amounts(cpus, o->num_gpus, o->memory, o->resources, out);
+    if (st == MANTA_EUNSUPPORTED) out->amount[0] = SCHED_NEVER; /* no amount stands for it */
     if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILURE_IMPOSSIBLE;
     if (st) return st;
     TRY(find_environment(o->environment, &out->environment));
     if (o->node && o->node != rt->node) {
         *kind = MANTA_FAILURE_IMPOSSIBLE;
+        out->amount[0] = SCHED_NEVER;
         return manta_fail(MANTA_EUNSUPPORTED, "it can never run: there is no node %016llx",
                           (unsigned long long)o->node);
     }
     if (o->placement_group.id) return group_shape(o->placement_group, o->bundle, out, kind);
     *kind = MANTA_FAILURE_IMPOSSIBLE;
     return needs_feasible(&rt->total, "the node", out);
+}
+
+manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
+{
+    static const manta_task_options none;
+
+    if (!o) o = &none;
+    manta_status st = shape_that_runs(o, actor, out, kind);
+    if (st != MANTA_EUNSUPPORTED || !o->wait_infeasible || rt->is_local || out->group) return st;
+    log_warn("something waits for what the node does not have", LOG_STR("why", manta_error_text()));
+    return MANTA_OK;
 }
 
 /* ---- amounts for the program ---- */

@@ -23,8 +23,8 @@
  *     length gets a process. With a time limit only a call that is far shorter is run.
  *  5. Not below MOST_DEEP calls on one stack, or when a part of the stack is used: then the waiter
  *     sleeps, gives its core back, and another process goes on with an empty stack.
- *  6. No stream (its reader would wait beneath it), no call of MANTA_CALL_STRATEGY_SPREAD, and none of
- *     another environment than this worker's.
+ *  6. No stream (its reader would wait beneath it), no call of MANTA_CALL_STRATEGY_SPREAD, none of
+ *     another environment than this worker's, and none whose process is to end after some (max_calls).
  *
  * Why nothing can hang that did not before: what is run here is what the waiter needs in any
  * case, itself or through an argument, so it could not go on without its end. What cannot be
@@ -143,7 +143,8 @@ call *nested_find(const object *o, nested_terms terms)
             if (c->args[i].o && c->args[i].o->state == OBJECT_PENDING) wanted = c->args[i].o;
         c = wanted && steps < MOST_STEPS ? wanted->maker : NULL;
     }
-    if (!c || c->actor || c->is_stream || c->apart || c->cancelled || !is_open(c)) return NULL;
+    if (!c || c->actor || c->is_stream || c->apart || c->max_calls > 0 || c->cancelled || !is_open(c))
+        return NULL;
     if (c->shape->amount.environment != rt->environment) return NULL;
     uint32_t needs = c->shape->lends; /* as much as it would lend itself, and 1 */
     return needs > 0 && needs <= rt_current->lends && is_short_or_known(c, terms) ? (call *)(uintptr_t)c

@@ -21,6 +21,8 @@
 
 #define LOCK_LIMIT_MS 2000 /* nobody holds the lock for longer than a few system calls */
 
+const char *node_socket_base = "/tmp";
+
 /* ---- the folder ---- */
 
 static manta_status check_folder(const char *path)
@@ -45,17 +47,59 @@ static manta_status check_folder(const char *path)
     return MANTA_OK;
 }
 
-manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
+static manta_status make_folder(const char *path, bool make)
 {
-    const char *base = getenv("XDG_RUNTIME_DIR");
-    int n = base && base[0] == '/' ? snprintf(path, NODE_SOCKET_PATH, "%s/manta", base)
-                                   : snprintf(path, NODE_SOCKET_PATH, "/tmp/manta-%u", (unsigned)geteuid());
-
-    if (n >= NODE_SOCKET_PATH - 20)
-        return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
     if (make && os->mkdir(path, 0700) && errno != EEXIST)
         return manta_fail(MANTA_EIO, "the folder %s cannot be made: %s", path, strerror(errno));
     return check_folder(path);
+}
+
+/* Whether somebody else has put something at `path`, or somebody a thing that is no folder. */
+static bool is_taken(const char *path)
+{
+    struct stat s;
+
+    return !lstat(path, &s) && (s.st_uid != geteuid() || !S_ISDIR(s.st_mode));
+}
+
+/* The folder where /tmp/manta-UID is taken. Only this user can make it, as nobody else writes to a home;
+ * homes are shared by hosts, sockets are not. */
+static manta_status folder_at_home(char path[NODE_SOCKET_PATH], bool make)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool is_set = cache && cache[0] == '/';
+    char taken[NODE_SOCKET_PATH], host[65] = "";
+
+    memcpy(taken, path, sizeof taken);
+    if (!is_set && (!home || home[0] != '/'))
+        return manta_fail(
+            MANTA_EPERM,
+            "%s is another user's, and neither XDG_RUNTIME_DIR nor HOME is set: there is no folder "
+            "for the sockets of nodes",
+            taken);
+    if (gethostname(host, sizeof host - 1)) snprintf(host, sizeof host, "host");
+    int n = snprintf(path, NODE_SOCKET_PATH, "%s%s/manta/run-%s", is_set ? cache : home,
+                     is_set ? "" : "/.cache", host);
+    if (n >= NODE_SOCKET_PATH - 20)
+        return manta_fail(MANTA_EINVAL,
+                          "%s is another user's, and the cache folder %s is too long for a socket: a shorter "
+                          "XDG_RUNTIME_DIR helps",
+                          taken, is_set ? cache : home);
+    if (make) TRY(file_mkdirs_own(path));
+    return check_folder(path);
+}
+
+manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    bool is_set = base && base[0] == '/';
+    int n = is_set ? snprintf(path, NODE_SOCKET_PATH, "%s/manta", base)
+                   : snprintf(path, NODE_SOCKET_PATH, "%s/manta-%u", node_socket_base, (unsigned)geteuid());
+
+    if (n >= NODE_SOCKET_PATH - 20)
+        return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
+    if (!is_set && is_taken(path)) return folder_at_home(path, make);
+    return make_folder(path, make);
 }
 
 /* ---- under the lock ---- */

@@ -2,8 +2,9 @@
  * user's own.
  *
  * The folder is $XDG_RUNTIME_DIR/manta, or /tmp/manta-UID without that
- * variable. It must be a real folder, ours, and closed to everyone else (0700),
- * or nothing in it is used. A node that `manta start` began is node.sock, every
+ * variable. Where another user has taken that name, which anyone can who may write to
+ * /tmp, it is manta/run-HOST in $XDG_CACHE_HOME or ~/.cache, where nobody else can. It must
+ * be a real folder, ours, and closed to everyone else (0700), or nothing in it is used. A node that `manta start` began is node.sock, every
  * other one PID.sock with the pid of its daemon.
  *
  * A socket that a killed node left behind refuses connections: that is how it
@@ -20,6 +21,9 @@
 
 #define NODE_SOCKET_PATH 108 /* bytes of a socket's name, as the system has it */
 #define NODE_SOCKET_MAIN "node.sock"
+
+/* Where the folder is without $XDG_RUNTIME_DIR: /tmp. Tests put another in its place. */
+extern const char *node_socket_base;
 
 /* The folder's path; it is made when `make` and it does not exist.
  * MANTA_EPERM it is not ours alone, and why; MANTA_ENOENT there is none. */

@@ -72,9 +72,9 @@ manta_status object_may_hold(const value *v) MANTA_MUST_USE;
  * store_seal(). */
 void object_fill(const manta_arg *a, const value *v, void *to);
 
-/* Makes an object of ours from a value, with no reference yet. May give the lock away
- * for a while. */
-manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
+/* Makes an object of ours from a value, with no reference yet. It lies in a segment when it is large, or
+ * `apart`: a message then has only its place. May give the lock away for a while. */
+manta_status object_make(const manta_arg *a, const value *v, bool apart, object **out) MANTA_MUST_USE;
 
 /* Counts what a value that this process made refers to, once each. */
 void object_hold_inner(const value *v);
@@ -120,9 +120,20 @@ manta_status object_map(object *o) MANTA_MUST_USE;
 /* Lets the bytes go again, unless somebody still counts on the address. */
 void object_unmap(object *o);
 
+/* Who is given an object (gifts.h): with item `item` (gifts_item()) of its call `task`.
+ * Who only holds its own object has no task. */
+typedef struct object_gift {
+    uint32_t client; /* 0: nobody */
+    uint64_t task, item;
+} object_gift;
+
+/* Tells the daemon that another will hold n objects, as many as an inline value refers to, before it
+ * hears of them. */
+void object_give(const object_gift *to, const uint64_t *ids, uint64_t n);
+
 /* Tells the daemon of an object that lies where `v` says and contains n others; the
  * message may wait for company, but not for anything that is told later. */
-void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n);
+void object_tell_add(uint64_t id, object_gift to, const value *v, const void *inner, uint64_t n);
 
 /* Finds or makes the entry for the reference of another process (object_may_be()). It is
  * one hold more that the daemon must be told of, unless `told`. */
@@ -134,5 +145,8 @@ manta_ref object_failed(manta_failure_kind kind, manta_status st);
 /* Waits for an object and, with `map`, makes its bytes readable. *out is pinned until
  * object_unpin(). */
 manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **out) MANTA_MUST_USE;
+
+/* Fails with MANTA_ETIMEDOUT, and says where o's call is, if it has one. */
+manta_status object_timed_out(const object *o, int64_t timeout_ms) MANTA_MUST_USE;
 
 #endif

@@ -15,11 +15,9 @@
 #include "task/proto.h"
 #include "task/rebuild.h"
 #include "task/runtime.h"
+#include "task/sizes.h"
 #include "task/value.h"
 #include "task/watch.h"
-
-#define ADDS_MOST  8192 /* bytes of a message about many new objects, before the last of them */
-#define FILL_ALONE ((size_t)64 << 10) /* bytes whose copying takes longer than giving the lock away */
 
 object *object_find(uint64_t id)
 {
@@ -78,14 +76,32 @@ object *object_adopt(uint64_t id, bool told)
     return o;
 }
 
-void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n)
+void object_give(const object_gift *to, const uint64_t *ids, uint64_t n)
+{
+    buf b = {0}; /* an answer may be half written in rt->out */
+
+    rt_flush_adds();
+    proto_begin(&b, PROTO_GIVE);
+    wire_put_u32(&b, to->client);
+    wire_put_u32(&b, 0);
+    wire_put_u64(&b, to->task);
+    wire_put_u64(&b, to->item);
+    wire_put_u64(&b, n);
+    buf_add(&b, ids, (size_t)n * 8);
+    rt_tell_bytes(b.at, b.n);
+    buf_release(&b);
+}
+
+void object_tell_add(uint64_t id, object_gift to, const value *v, const void *inner, uint64_t n)
 {
     buf *b = &rt->adds;
 
     if (b->n + n * 8 > SOCKET_MAX_MESSAGE - 2 * ADDS_MOST) rt_flush_adds();
     if (b->n == 0) proto_begin(b, PROTO_ADD);
     wire_put_u64(b, id);
-    wire_put_u32(b, holder);
+    wire_put_u32(b, to.client);
+    wire_put_u64(b, to.task);
+    wire_put_u64(b, to.item);
     value_put(b, v);
     wire_put_u64(b, n);
     buf_add(b, inner, (size_t)n * 8);
@@ -126,7 +142,7 @@ void object_fill(const manta_arg *a, const value *v, void *to)
     if (alone) mutex_lock(&rt->lock);
 }
 
-manta_status object_make(const manta_arg *a, const value *given, object **out)
+manta_status object_make(const manta_arg *a, const value *given, bool apart, object **out)
 {
     value v = *given;
     void *at = NULL;
@@ -139,7 +155,7 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
         return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
     inner_pin(a);
     if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
-        if (v.size > VALUE_INLINE) {
+        if (v.size > VALUE_INLINE || (apart && v.size > 0)) {
             manta_status st = store_take(rt->store, v.size, &v.place, &at);
             if (st) {
                 inner_unpin(a);
@@ -185,13 +201,13 @@ static void tell_add(object *o, uint32_t holder)
     uint64_t n = value_inner(&o->v, &ids);
 
     object_export_inner(&o->v);
-    object_tell_add(o->id, holder, &o->v, ids, n);
+    object_tell_add(o->id, (object_gift){.client = holder}, &o->v, ids, n);
     if (o->is_own) *map_u64_put(&rt->given, o->id) = o->v.place;
 }
 
 static void tell_fail(const object *o)
 {
-    payload_pass_on(o->failure->payload, 0); /* the daemon's object is to contain it */
+    payload_pass_on(o->failure->payload, NULL); /* the daemon's object is to contain it */
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
     wire_put_u64(b, o->id);
     failure_put(b, o->failure);

@@ -80,7 +80,7 @@ static manta_status make_object(const manta_packed *p, payload **out)
     object *o = NULL;
 
     TRY(value_of(&a, &v));
-    TRY(object_make(&a, &v, &o));
+    TRY(object_make(&a, &v, false, &o));
     o->refs = 1;
     *out = payload_new(o->id, 0);
     (*out)->adopted = true;
@@ -193,13 +193,13 @@ bool payload_adopt(payload *p)
     return true;
 }
 
-void payload_pass_on(const payload *p, uint32_t client)
+void payload_pass_on(const payload *p, const object_gift *to)
 {
     object *o = p && p->object ? object_find(p->object) : NULL;
 
     if (!o) return;
     object_export(o);
-    if (client) rt_tell_ids(PROTO_HOLD, client, &p->object, 1);
+    if (to) object_give(to, &p->object, 1);
 }
 
 /* ---- reading ---- */

@@ -32,6 +32,8 @@
 #include "base/status.h"
 #include "net/wire.h"
 
+struct object_gift;
+
 typedef struct payload {
     _Atomic uint32_t refs;
     bool adopted; /* the object's entry counts us */
@@ -60,9 +62,9 @@ size_t payload_length(const payload *p); /* bytes in a message; accepts NULL */
  * object, and p is of no use. */
 bool payload_adopt(payload *p);
 
-/* Lets others ask the daemon for the object, before they are told of it; client: who holds it
- * from now on, 0: nobody. */
-void payload_pass_on(const payload *p, uint32_t client);
+/* Lets others ask the daemon for the object, before they are told of it; to: who is given it; NULL:
+ * nobody. */
+void payload_pass_on(const payload *p, const struct object_gift *to);
 
 /* Makes an object of bytes that are here. May give the lock away for a while. */
 manta_status payload_move_out(const payload *p, payload **out) MANTA_MUST_USE;

@@ -82,4 +82,10 @@ void peers_flush(void);
 /* Frees what is left at the end. */
 void peers_release(void);
 
+/* A word of p's page by which a call that is sent to p can be taken back (claim.h); 0: none is free. */
+uint32_t peer_claim(peer *p);
+
+/* The call of a claim is no longer with p; 0: it had none. */
+void peer_unclaim(peer *p, uint32_t claim);
+
 #endif

@@ -169,7 +169,13 @@ void rt_peer_message(peer *p)
     case PROTO_DONE:
     case PROTO_FAILED:
     case PROTO_RETURNED: call_finish(p, &w, kind); break;
-    case PROTO_ITEM: stream_item(&w); break;
+    case PROTO_ITEM: {
+        wire head = w;
+        uint64_t task = wire_u64(&head);
+        call_item_came(p, task, wire_u64(&head));
+        stream_item(p, &w);
+        break;
+    }
     case PROTO_TAKEN: on_taken(&w); break;
     case PROTO_PROBE: deadlock_heard(&w); break;
     case PROTO_WAITS:
@@ -252,6 +258,7 @@ void rt_peer_end(peer *p)
     if (p->is_dead) return;
     pump_peer(p);
     p->is_dead = true;
+    calls_unheard(p); /* before a call is tried again: what is made then is given again */
     calls_peer_died(p);
     actor_peer_died(p);
     for (list *l = rt->calls.next; l != &rt->calls;) {
@@ -280,4 +287,24 @@ void peers_release(void)
     map_u64_release(&rt->peers);
     map_u64_release(&rt->refused);
     vec_release(&rt->graves);
+}
+
+/* ---- claims ---- */
+
+uint32_t peer_claim(peer *p)
+{
+    for (int i = 0; i < CLAIM_SLOTS; i++) {
+        uint32_t n = ++p->claims;
+        uint64_t *bits = &p->claimed[n % CLAIM_SLOTS / 64], bit = 1ULL << n % 64;
+        if (n == 0 || *bits & bit) continue;
+        *bits |= bit;
+        claim_send(p->bell, rt->client, n);
+        return n;
+    }
+    return 0;
+}
+
+void peer_unclaim(peer *p, uint32_t claim)
+{
+    if (claim) p->claimed[claim % CLAIM_SLOTS / 64] &= ~(1ULL << claim % 64);
 }

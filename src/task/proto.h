@@ -17,7 +17,7 @@ typedef enum proto_kind {
     PROTO_SEGMENT_NEW, /* request, least size, wanted size */
     PROTO_SEGMENT_OPEN, /* request, segment */
     PROTO_SEGMENT_FREE, /* segment */
-    PROTO_ADD, /* of each object: object, holder, value, n, inner... */
+    PROTO_ADD, /* of each object: object, holder, task, item (gifts.h), value, n, inner... */
     PROTO_PROMISE, /* object */
     PROTO_FAIL, /* object, failure */
     PROTO_HOLD, /* client, n, objects... */
@@ -43,10 +43,13 @@ typedef enum proto_kind {
     PROTO_UNREACHABLE, /* client, whether for want of room, text: it, or what it prints, cannot be reached */
     PROTO_CODE_PUT, /* request, key (16 bytes), object */
     PROTO_CODE_GET, /* request, key (16 bytes) */
-    PROTO_LINGERS, /* a worker, whose actor has ended: calls that it has made have not */
+    PROTO_LINGERS, /* a worker whose actor has ended, or that takes no more calls: it owes others something */
     PROTO_ENVIRONMENT, /* request, text with its end: which number has it? */
     PROTO_WARM, /* request, command (nursery.h): start a warm nursery; to a supervisor: command */
     PROTO_NOT_READY, /* status, text: a new worker cannot work, and why; of a supervisor: a warm nursery */
+    PROTO_RETIRE, /* a worker takes no more calls, and is to end when its lease does */
+    PROTO_GIVE, /* client, task, item, n, objects...: it holds them, and will hear of them with an answer */
+    PROTO_UNHEARD, /* client, n, task and items of each: it is dead, and they have no answer (gifts.h) */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them, environment of the worker; fd: bell */
@@ -117,12 +120,13 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 8u
+#define PROTO_VERSION 11u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 
-enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4 };
-enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */
+enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4, PROTO_ACTOR_ANY_ORDER = 8 };
+/* end: it finishes its calls; exit: those that run, and it has said so itself */
+enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2, PROTO_KILL_EXIT = 3 };
 
 #define PROTO_NAME 128 /* "space/name" of an actor, with its end */
 

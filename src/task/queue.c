@@ -13,10 +13,10 @@
 #include "task/incoming.h"
 #include "task/object.h"
 #include "task/runtime.h"
+#include "task/sizes.h"
 
-#define THREADS    32
-#define ITEMS_MOST 15000 /* of one message */
-#define RETRY_NS   2000000
+#define THREADS  32
+#define RETRY_NS 2000000
 
 /* ---- in the actor ---- */
 
@@ -174,8 +174,13 @@ manta_status manta_queue_new(size_t capacity, const manta_task_options *options,
         return manta_fail(MANTA_EINVAL, "a queue of %zu items was asked for, at most %lld are possible",
                           capacity, (long long)INT64_MAX);
     manta_arg a = manta_i64((int64_t)capacity);
-    out->actor = manta_actor_start("manta.queue", &o, 1, &a);
-    return manta_actor_ready(out->actor, MANTA_FOREVER);
+    manta_actor actor = manta_actor_start("manta.queue", &o, 1, &a);
+    manta_status st = manta_actor_ready(actor, MANTA_FOREVER);
+    if (st)
+        manta_actor_release(actor); /* nobody else knows it: the node would remember it for ever */
+    else
+        out->actor = actor;
+    return st;
 }
 
 void manta_queue_release(manta_queue q)
@@ -242,9 +247,9 @@ manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n
     manta_ref done;
     manta_status st = MANTA_OK;
 
-    if (n > ITEMS_MOST)
+    if (n > QUEUE_ITEMS_MOST)
         return manta_fail(MANTA_EINVAL, "%zu items are put at once, at most %d fit into a call", n,
-                          ITEMS_MOST);
+                          QUEUE_ITEMS_MOST);
     manta_ref *refs = mem_new((n + 1) * sizeof *refs);
     for (size_t i = 0; i < n; i++) {
         refs[i] = items[i].kind == MANTA_KIND_REF ? (manta_ref){items[i].as.id} : manta_put(items[i]);
@@ -276,9 +281,9 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
     manta_ref r;
     const manta_ref *in;
 
-    if (least > most || most > ITEMS_MOST)
+    if (least > most || most > QUEUE_ITEMS_MOST)
         return manta_fail(MANTA_EINVAL, "%zu to %zu items were asked for, at most %d can be had at once",
-                          least, most, ITEMS_MOST);
+                          least, most, QUEUE_ITEMS_MOST);
     manta_arg args[3] = {manta_i64((int64_t)least), manta_i64((int64_t)most), manta_i64(timeout_ms)};
     TRY(queue_ask(q, "manta.queue_get", args, 3, 2, &r));
     manta_status st = manta_get_refs(r, &in, n, MANTA_FOREVER);

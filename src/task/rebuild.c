@@ -174,6 +174,7 @@ void rebuild_release(void)
         }
         if (under_way) continue;
         mem_free(c->label);
+        mem_free(c->group);
         mem_free(c);
     }
     map_u64_release(&rt->kept);

@@ -21,7 +21,7 @@
  * A process that has found all its rings empty sleeps on its *bell*, an eventcount
  * (os/eventcount.h) in memory that it shares with all its peers; whoever has
  * published something for it notifies. The death of a peer rings the bell as well
- * (runtime.c), so there is only this one thing to wait for.
+ * (runtime_daemon.c), so there is only this one thing to wait for.
  *
  * Room in a full ring is waited for in the same way, with the roles exchanged:
  *
@@ -44,9 +44,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "os/crash.h"
-
-#define RING_SIZE    ((size_t)128 * 1024)
-#define RING_MESSAGE ((size_t)32 * 1024) /* the longest message */
+#include "task/sizes.h"
 
 /* Places in the code of rings where a process may die; tests make it die there
  * (os/crash.h), and what the others see must be whole. */

@@ -1,4 +1,5 @@
-/* runtime.c - see runtime.h: start and end, talking to the daemon, the watcher, waiting.
+/* runtime.c - see runtime.h: start and end, talking to the daemon, the watcher. runtime_wait.c waits,
+ * runtime_segments.c gets memory.
  *
  *     daemon ── socket ──▶ watcher ─┐ under rt->lock                ┌─ a thread that waits
  *                                   ├──▶ objects, calls, actors ◀──┤  (rt_wait)
@@ -15,17 +16,12 @@
  * the lock and only until it is given away. rt->changes is counted up by whoever changes
  * something that others may wait for.
  *
- * Why no wake is lost: a waiter looks at its condition, at the rings and at rt->changes
- * under the lock, and once more after it has said that it sleeps (eventcount_wait()). Whoever
- * changes something rings the bell afterwards.
- *
- * What may be changed: how long to spin (waits), and how often the watcher moves things
- * on. What may not: telling the daemon of new objects and holds (rt_flush_adds()) before
- * anything else is told to anybody; refs.h counts on it. */
+ * What may be changed: how often the watcher moves things on. What may not: telling the
+ * daemon of new objects and holds (rt_flush_adds()) before anything else is told to anybody;
+ * refs.h counts on it. */
 #include "task/runtime.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -40,33 +36,20 @@
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/call.h"
-#include "task/cancel.h"
-#include "task/deadlock.h"
 #include "task/worker_trace.h"
 #include "task/group_link.h"
-#include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/leader.h"
-#include "task/nested.h"
 #include "task/node.h"
 #include "task/object.h"
 #include "task/output.h"
 #include "task/peer.h"
 #include "task/proto.h"
-#include "task/ring.h"
-#include "task/stack.h"
+#include "task/sizes.h"
 #include "task/stream.h"
-#include "task/value.h"
 #include "task/watch.h"
 
-/* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
- * about as long. After so many looks a spinner gives way at each turn, so that
- * with more runnable threads than cores the others come first. */
-static const spin_policy waits = {
-    .clock_every = 16, .alone_turns = 200, .alone_ns = SPIN_ANY_TIME, .limit_ns = 60000};
-
 #define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; leader.c */
-#define ASK_NS          50000000 /* from one question to the program's hook to the next */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
 #define MOST_FILES      65536 /* that a driver asks for: it has two for each worker */
@@ -124,7 +107,7 @@ static void node_cut(void)
     rt_nudge();
 }
 
-static void tell_bytes(const void *bytes, size_t n)
+void rt_tell_bytes(const void *bytes, size_t n)
 {
     if (rt->is_local || rt->is_dead || rt->cut[0]) return;
     manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
@@ -136,10 +119,9 @@ static void tell_bytes(const void *bytes, size_t n)
 static void tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
 {
     buf b = {0};
-    const size_t most = 8000; /* in one message */
 
-    for (size_t at = 0; at < n; at += most) {
-        size_t part = n - at < most ? n - at : most;
+    for (size_t at = 0; at < n; at += IDS_MOST) {
+        size_t part = n - at < IDS_MOST ? n - at : IDS_MOST;
         proto_begin(&b, kind);
         if (kind == PROTO_HOLD) {
             wire_put_u32(&b, client);
@@ -147,7 +129,7 @@ static void tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t
         }
         wire_put_u64(&b, part);
         buf_add(&b, ids + at, part * 8);
-        tell_bytes(b.at, b.n);
+        rt_tell_bytes(b.at, b.n);
     }
     buf_release(&b);
 }
@@ -155,7 +137,7 @@ static void tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t
 void rt_flush_adds(void)
 {
     if (rt->adds.n > 0) {
-        tell_bytes(rt->adds.at, rt->adds.n);
+        rt_tell_bytes(rt->adds.at, rt->adds.n);
         buf_cut(&rt->adds, 0);
     }
     if (rt->holds.n > 0) {
@@ -167,7 +149,7 @@ void rt_flush_adds(void)
 void rt_tell(void)
 {
     rt_flush_adds();
-    tell_bytes(rt->out.at, rt->out.n);
+    rt_tell_bytes(rt->out.at, rt->out.n);
 }
 
 void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
@@ -217,258 +199,6 @@ reply *rt_find_reply(uint64_t request)
     for (list *l = rt->replies.next; l != &rt->replies; l = l->next)
         if (LIST_ITEM(l, reply, link)->request == request) return LIST_ITEM(l, reply, link);
     return NULL;
-}
-
-/* ---- segments come from the daemon ---- */
-
-static manta_status segment_make(void *ctx, size_t least, size_t wanted, uint64_t *id, int *fd)
-{
-    reply r;
-    (void)ctx;
-    uint64_t request = rt_request_begin(PROTO_SEGMENT_NEW);
-
-    wire_put_u64(&rt->out, least);
-    wire_put_u64(&rt->out, wanted);
-    TRY(rt_request(request, &r));
-    if (r.fd < 0)
-        return manta_fail(MANTA_ECORRUPT, "the daemon gave segment %llu without its memory",
-                          (unsigned long long)r.id);
-    *id = r.id;
-    *fd = r.fd;
-    return MANTA_OK;
-}
-
-static manta_status segment_open(void *ctx, uint64_t id, int *fd)
-{
-    reply r;
-    (void)ctx;
-    uint64_t request = rt_request_begin(PROTO_SEGMENT_OPEN);
-
-    wire_put_u64(&rt->out, id);
-    TRY(rt_request(request, &r));
-    if (r.fd < 0)
-        return manta_fail(MANTA_ECORRUPT, "the daemon gave segment %llu without its memory",
-                          (unsigned long long)id);
-    *fd = r.fd;
-    return MANTA_OK;
-}
-
-/* The store says these in the middle of other things, also while a message is
- * being written in rt->out. */
-static void segment_give_back(void *ctx, uint64_t id)
-{
-    const struct {
-        uint32_t kind, zero;
-        uint64_t id;
-    } message = {PROTO_SEGMENT_FREE, 0, id};
-    (void)ctx;
-
-    tell_bytes(&message, sizeof message);
-}
-
-void rt_let_segment_go(void *ctx, uint64_t id, uint32_t n)
-{
-    const struct {
-        uint32_t kind, zero;
-        uint64_t id, n;
-    } message = {PROTO_SEGMENT_CLOSED, 0, id, n};
-    (void)ctx;
-
-    tell_bytes(&message, sizeof message);
-}
-
-/* ---- or, without a node, from the system ---- */
-
-static manta_status local_make(void *ctx, size_t least, size_t wanted, uint64_t *id, int *fd)
-{
-    (void)ctx;
-    (void)least;
-    TRY(shm_new("manta-segment", shm_round(wanted), fd));
-    *id = ++rt->next_request;
-    return MANTA_OK;
-}
-
-static manta_status local_open(void *ctx, uint64_t id, int *fd)
-{
-    (void)ctx;
-    (void)fd;
-    return manta_fail(MANTA_ENOENT, "segment %llu is gone: without other processes none can be opened again",
-                      (unsigned long long)id);
-}
-
-static void local_give_back(void *ctx, uint64_t id)
-{
-    (void)ctx;
-    (void)id;
-}
-
-static void local_let_go(void *ctx, uint64_t id, uint32_t n)
-{
-    (void)ctx;
-    (void)id;
-    (void)n;
-}
-
-/* ---- waking others ---- */
-
-void rt_changed(void)
-{
-    rt->changes++;
-    if (rt->bell) eventcount_notify(rt->bell);
-}
-
-void rt_nudge(void)
-{
-    uint64_t one = 1;
-
-    if (!rt->watcher_idles) return;
-    rt->watcher_idles = false;
-    (void)!write(rt->nudge_fd, &one, sizeof one);
-}
-
-/* ---- waiting ---- */
-
-static bool look_again(void *ctx)
-{
-    mutex_lock(&rt->lock);
-    bool yes = rt->changes != *(uint64_t *)ctx || peers_have_work();
-    mutex_unlock(&rt->lock);
-    return yes;
-}
-
-/* When a wait asks the program's hook whether it is to be ended. A signal that comes just before
- * the thread sleeps, or to another thread, ends no sleep: so no sleep is long. */
-typedef struct asking {
-    bool on;
-    int64_t at; /* when it is time; 0: not known yet */
-} asking;
-
-/* Whether the hook ends the wait; the lock is given away while it is asked. */
-static bool asked_to_end(asking *a, int64_t now)
-{
-    if (!a->on || now == 0) return false;
-    if (a->at == 0) a->at = now + ASK_NS;
-    if (now < a->at) return false;
-    mutex_unlock(&rt->lock);
-    bool ends = hooks_interrupted();
-    mutex_lock(&rt->lock);
-    a->at = clock_now_ns() + ASK_NS;
-    return ends;
-}
-
-/* Sleeps, without the lock, until something has changed, the time is over or the hook is to be asked. */
-static void sleep_until_changed(asking *a, int64_t deadline)
-{
-    uint64_t seen = rt->changes;
-
-    rt_flush_drops();
-    mutex_unlock(&rt->lock);
-    if (a->on && a->at < deadline) deadline = a->at;
-    if (eventcount_wait_signal(rt->bell, look_again, &seen, deadline) == MANTA_EINTERRUPTED) a->at = 1;
-    mutex_lock(&rt->lock);
-}
-
-static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks)
-{
-    manta_status st = MANTA_OK;
-    spin s = {0};
-    asking a = {.on = asks};
-    bool blocked = false;
-
-    rt->waiters++;
-    for (;;) {
-        if (rt_pump()) {
-            s = (spin){0};
-            if (rt->waiters > 1) rt_changed();
-        }
-        if (done(ctx)) break;
-        leader_call_waits();
-        if (rt->is_local) { /* nobody else will ever do anything */
-            st = MANTA_ETIMEDOUT;
-            break;
-        }
-        spin_turn turn = spin_next(&s, &waits);
-        if (s.now >= deadline) {
-            st = MANTA_ETIMEDOUT;
-            break;
-        }
-        if (asked_to_end(&a, s.now)) {
-            st = MANTA_EINTERRUPTED;
-            break;
-        }
-        if (turn == SPIN_OVER) {
-            if (rt_current && !rt->blocked && rt->threads == 0) {
-                blocked = true;
-                exec_block(true);
-                deadlock_ask();
-            }
-            sleep_until_changed(&a, deadline);
-            s = (spin){0};
-            continue;
-        }
-        mutex_unlock(&rt->lock);
-        if (turn == SPIN_YIELD) {
-            sched_yield();
-        } else {
-            spin_pause();
-        }
-        mutex_lock(&rt->lock);
-    }
-    rt->waiters--;
-    if (blocked) exec_block(false);
-    if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
-    return st;
-}
-
-manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
-{
-    return wait_for(done, ctx, deadline, false);
-}
-
-typedef struct patience {
-    bool (*done)(void *ctx);
-    rt_find *find; /* NULL: nothing is to be run */
-    void *ctx;
-    nested_terms terms;
-    call *found;
-} patience;
-
-static bool is_cancelled(void)
-{
-    return rt_current && atomic_load(&rt_current->cancelled);
-}
-
-/* What a wait of a program ends with, for the time being: also with a call that this thread
- * is to run itself. */
-static bool patience_ends(void *ctx)
-{
-    patience *p = ctx;
-
-    if (p->done(p->ctx) || is_cancelled()) return true;
-    p->found = p->find ? p->find(p->ctx, p->terms) : NULL;
-    return p->found != NULL;
-}
-
-static nested_terms terms_until(int64_t deadline)
-{
-    return (nested_terms){deadline == CLOCK_NEVER ? INT64_MAX : deadline - clock_now_ns()};
-}
-
-manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms)
-{
-    int64_t deadline = timeout_ms == 0 ? 0 : clock_deadline(timeout_ms);
-    patience p = {.done = done, .find = timeout_ms == 0 || !rt_current ? NULL : find, .ctx = ctx};
-
-    for (;;) {
-        if (p.find) p.terms = terms_until(deadline);
-        if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
-        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted);
-        if (st == MANTA_EINTERRUPTED) return manta_fail(st, "the wait was interrupted");
-        if (st) return st;
-        if (done(ctx)) return MANTA_OK;
-        if (is_cancelled()) return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
-        nested_run(p.found);
-    }
 }
 
 /* ---- deaths ---- */
@@ -647,10 +377,7 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
     if (worker_pipes) memcpy(rt->pipes, worker_pipes, sizeof rt->pipes);
     rt->first_thread = pthread_self();
     if (!rt->is_worker) proc_raise_files(MOST_FILES, &rt->files);
-    rt->store = store_new((store_source){.make = segment_make,
-                                         .open = segment_open,
-                                         .give_back = segment_give_back,
-                                         .let_go = rt_let_segment_go});
+    rt->store = store_new(rt_segments);
     rt->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     manta_status st =
         rt->nudge_fd < 0
@@ -667,8 +394,7 @@ manta_status runtime_open_local(void)
     rt = runtime_new();
     mind_forks();
     rt->is_local = true;
-    rt->store = store_new((store_source){
-        .make = local_make, .open = local_open, .give_back = local_give_back, .let_go = local_let_go});
+    rt->store = store_new(rt_local_segments);
     return MANTA_OK;
 }
 

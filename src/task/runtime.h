@@ -119,6 +119,8 @@ typedef struct runtime {
     bool blocked;
     uint64_t awaits; /* the object that its only thread waits for, without a time limit; 0: none */
     int threads; /* that run calls beside the first */
+    bool retires; /* it has run as many calls of a function as it may, */
+    bool is_retired; /* and has said so: it begins no more */
     leadership leader;
     cond finished; /* without other processes: a deferred call was */
 } runtime;
@@ -162,6 +164,12 @@ void rt_flush_drops(void);
 
 /* Sends new objects and holds; rt_tell(), peer_send() and peer_answer() do it first. */
 void rt_flush_adds(void);
+
+/* Sends a message that is not in rt->out, in which another may be. */
+void rt_tell_bytes(const void *bytes, size_t n);
+
+/* Where the segments of the store come from: the daemon, or, without one, the system. */
+extern const store_source rt_segments, rt_local_segments;
 
 /* Says that this process needs a segment no more; it was given to it n times. */
 void rt_let_segment_go(void *ctx, uint64_t id, uint32_t n);

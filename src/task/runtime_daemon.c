@@ -114,6 +114,10 @@ static void on_construct(wire *w)
     incoming *c = bytes && !wire_end(w, "constructor") ? incoming_of(NULL, bytes, n) : NULL;
 
     if (!c) return;
+    if (rt->is_retired) { /* it was given to the actor before it had said so, and is the actor's */
+        rt->retires = rt->is_retired = false;
+        exec_block(false);
+    }
     c->actor = actor;
     c->concurrency = concurrency < 1000 ? (int)concurrency : 1000;
     list_push(&rt->calls, &c->link);
@@ -278,9 +282,9 @@ static void on_actor_at(wire *w)
     uint64_t id = wire_u64(w);
     uint32_t client = wire_u32(w);
     int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
-    bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
+    uint32_t flags = wire_u32(w);
 
-    if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
+    if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, flags);
 }
 
 static void on_actor_dead(wire *w)

@@ -38,6 +38,7 @@
 #define SCHED_DEVICES   16 /* most that the gpus of a node are told apart */
 #define SCHED_UNIT      10000
 #define GROUP_BUNDLES   64 /* most of one group */
+#define SCHED_NEVER     (INT64_MAX / 4) /* of cores: more than there ever are */
 #define SCHED_ANY       (-1) /* of a group's bundles: whichever has room */
 #define SCHED_SCARCE    1 /* n of START_FAILED: something is used up that other workers have, too */
 #define SCHED_REFUSED   2 /* the worker itself said that it cannot work */
@@ -47,6 +48,7 @@ typedef struct sched_shape {
     uint64_t group; /* 0: of what no group has reserved */
     int64_t bundle; /* of the group, or SCHED_ANY */
     uint64_t environment; /* that the worker is to have, a number of its job; 0: the plain one */
+    int64_t place; /* cores that must be free when it is placed, beside its amounts, and are not taken */
 } sched_shape;
 
 typedef struct sched sched;
@@ -64,6 +66,7 @@ typedef enum sched_kind {
     SCHED_STAYS, /* worker, job: it was to be stopped, and is not: others wait for what it is to make */
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
+    SCHED_RETIRE, /* worker: is to be stopped when its lease ends */
     SCHED_BLOCKED, /* worker: its call waits */
     SCHED_RUNNING, /* worker: its call goes on */
     SCHED_ACTOR, /* client = actor's number, shape: wants a worker */
@@ -93,7 +96,8 @@ typedef enum sched_action_kind {
     SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
     SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
     SCHED_DO_GROUP, /* group `client` has its bundles */
-    SCHED_DO_REFUSE, /* client gets no worker for shape: none can be started, and its job has none */
+    SCHED_DO_REFUSE, /* client gets no worker for shape: none can be started, and its job has none, or
+                      * client is one, and all that it has wait, as it does */
     SCHED_DO_REFUSE_ACTOR, /* actor `client` gets no worker: none can be started */
     SCHED_DO_CAP, /* job has as many workers for calls as it may, and more calls; said once until it
                    * has fewer */

@@ -10,8 +10,10 @@
 
 typedef struct stream stream; /* opaque, see streams.c */
 
-/* Takes an item that a worker has sent (PROTO_ITEM). */
-void stream_item(wire *w);
+struct peer;
+
+/* Takes an item that a worker has sent (PROTO_ITEM); from NULL: this process. */
+void stream_item(struct peer *from, wire *w);
 
 /* Gives a stream the number of its call, under which its items come. */
 void stream_open(stream *s, uint64_t id);

@@ -14,11 +14,9 @@
 #include "task/nested.h"
 #include "task/object.h"
 #include "task/runtime.h"
+#include "task/sizes.h"
 #include "task/stream.h"
 #include "task/value.h"
-
-#define INLINE_MOST 16000 /* bytes of arguments inside one message */
-#define FEW         16 /* arguments that need no memory while they are looked at */
 
 /* The values of the arguments that are no references; large ones become
  * objects, for which the lock may be given away. */
@@ -34,10 +32,10 @@ static manta_status take_values(call_arg *to, int n, const manta_arg *args, size
         TRY(value_of(&args[i], v));
         total += (size_t)v->size + 64;
         if (value_is_word(v->kind) || v->kind == MANTA_KIND_NONE) continue;
-        if (v->size > VALUE_INLINE || total > INLINE_MOST) {
+        if (v->size > VALUE_INLINE || total > SUBMIT_INLINE) {
             object *o;
             total -= (size_t)v->size;
-            TRY(object_make(&args[i], v, &o));
+            TRY(object_make(&args[i], v, true, &o)); /* else its bytes would be in the message all the same */
             o->pins++;
             to[i].o = o;
             continue;
@@ -150,9 +148,21 @@ static manta_status submission_check(submission *s)
     if (strlen(s->name) >= sizeof((manta_failure *)0)->function)
         return manta_fail(MANTA_EINVAL, "the function's name has %zu bytes, at most 63 are allowed",
                           strlen(s->name));
+    if (o && o->stream_window < 0 && o->stream_window != MANTA_UNLIMITED)
+        return manta_fail(MANTA_EINVAL,
+                          "stream_window of a call of %s is %d, expected 0 or more, or MANTA_UNLIMITED",
+                          s->name, o->stream_window);
+    if (o && o->max_calls < 0)
+        return manta_fail(MANTA_EINVAL, "max_calls of a call of %s is %d, expected 0 or more", s->name,
+                          o->max_calls);
     if (o && o->name && strlen(o->name) > 63)
         return manta_fail(MANTA_EINVAL, "the name of a call of %s has %zu bytes, at most 63 are allowed",
                           s->name, strlen(o->name));
+    if (o && o->concurrency_group && strlen(o->concurrency_group) > 63)
+        return manta_fail(
+            MANTA_EINVAL,
+            "the concurrency group of a call of %s has a name of %zu bytes, at most 63 are allowed", s->name,
+            strlen(o->concurrency_group));
     return MANTA_OK;
 }
 
@@ -205,10 +215,14 @@ static void call_set_options(call *c, const submission *s)
     c->as_actor = c->actor && o->max_task_retries == 0;
     c->retry_errors = o->retry_errors;
     c->retry_on = o->retry_on;
+    if (!c->actor) c->max_calls = (uint32_t)o->max_calls;
+    if (rt->opening)
+        c->window = o->stream_window == MANTA_UNLIMITED ? UINT32_MAX : (uint32_t)o->stream_window;
     c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
     c->chain = rt_current ? nested_chain(rt_current) : 0;
     if (o->name) c->label = mem_strdup(o->name);
+    if (o->concurrency_group && c->actor) c->group = mem_strdup(o->concurrency_group);
     if (!c->actor) c->shape = shape_find(&s->amount);
 }
 
@@ -236,7 +250,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
                     .kind = MANTA_FAILURE_SUBMIT};
     size_t bytes = 0;
     int tied = 0;
-    call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
+    call_arg few[SUBMIT_FEW], *values = n_args <= SUBMIT_FEW ? few : mem_new((size_t)n_args * sizeof *values);
 
     for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
     manta_status st = submission_check(&s);

@@ -1,6 +1,6 @@
 /* task.c - the public calls of manta/task.h about calls and objects: each takes
  * the lock, does its work through the other files of this folder, and gives it
- * back. task_node.c and task_actors.c have the rest. */
+ * back. task_many.c, task_node.c and task_actors.c have the rest. */
 #include <manta/task.h>
 
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "task/call.h"
+#include "task/deadlock.h"
 #include "task/incoming.h"
 #include "task/nested.h"
 #include "task/object.h"
@@ -89,7 +90,7 @@ manta_ref manta_put(manta_arg arg)
         arg.kind == MANTA_KIND_REF
             ? manta_fail(MANTA_EINVAL, "a reference is an object already; put manta_refs() to keep it as one")
             : value_of(&arg, &v);
-    if (!st) st = object_make(&arg, &v, &o);
+    if (!st) st = object_make(&arg, &v, false, &o);
     if (st) {
         r = object_failed(st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT, st);
     } else {
@@ -158,27 +159,12 @@ static bool object_settled(void *ctx)
     return o->state != OBJECT_PENDING;
 }
 
-/* Whether what this thread waits for is what the whole process waits for. */
-static bool awaits_counts(void)
-{
-    return rt_current && rt->is_worker && rt->threads == 0;
-}
-
-/* Remembers that this thread waits for o (deadlock.h); what it waited for before is returned. */
-static uint64_t awaits_begin(const object *o, int64_t timeout_ms)
-{
-    uint64_t outer = rt->awaits;
-
-    if (awaits_counts()) rt->awaits = o && timeout_ms < 0 ? o->id : 0;
-    return outer;
-}
-
 static call *find_for_object(void *ctx, nested_terms terms)
 {
     return nested_find(ctx, terms);
 }
 
-static manta_status timed_out(const object *o, int64_t timeout_ms)
+manta_status object_timed_out(const object *o, int64_t timeout_ms)
 {
     const call *c = o->maker;
 
@@ -204,10 +190,10 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
         if (timeout_ms < 0 && o->state == OBJECT_PENDING) nested_refuse_self(o);
         if (o->state == OBJECT_PENDING) {
             object_want(o);
-            uint64_t outer = awaits_begin(o, timeout_ms);
+            uint64_t outer = deadlock_awaits(o, timeout_ms);
             st = rt_await(object_settled, find_for_object, o, timeout_ms);
-            if (awaits_counts()) rt->awaits = outer;
-            if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
+            deadlock_awaited(outer);
+            if (st == MANTA_ETIMEDOUT) st = object_timed_out(o, timeout_ms);
         }
         if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
         if (st || !map) break;
@@ -382,254 +368,7 @@ manta_status manta_get_value(manta_ref ref, manta_arg *out, manta_array *array, 
     return st;
 }
 
-/* ---- many at once ---- */
-
-typedef struct many {
-    object **at;
-    size_t n, want;
-    size_t from; /* those before it are ready (manta_get_all) */
-    size_t ready; /* that were when they were looked at, */
-    uint64_t settled; /* when rt->settled was that; 0: they were not */
-    size_t tried; /* those before it are not to be run here, */
-    uint64_t returns; /* as long as no call came back */
-} many;
-
-/* The object of a reference, unless it is none, was released, or is not sealed.
- * *near, 0 at first, is where it is looked for: references that come in the order
- * in which they were made lie side by side and need no search. */
-static object *find_near(manta_ref ref, size_t *near)
-{
-    object *o;
-
-    if (*near < rt->objects.n && rt->objects.at[*near].key == ref.id) {
-        o = rt->objects.at[(*near)++].value;
-    } else {
-        object **found = map_u64_find(&rt->objects, ref.id);
-        if (!found) return NULL;
-        *near = (size_t)((const char *)found - (const char *)rt->objects.at) / sizeof *rt->objects.at + 1;
-        o = *found;
-    }
-    return o->unsealed ? NULL : o;
-}
-
-static manta_status none_at(size_t i)
-{
-    return manta_fail(MANTA_EINVAL, "reference %zu is none, was released, or is not sealed", i);
-}
-
-/* The objects of n references, in an array to be freed. */
-static manta_status find_all(const manta_ref *refs, size_t n, object ***out)
-{
-    object **at = mem_new((n + 1) * sizeof *at);
-    size_t near = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if ((at[i] = find_near(refs[i], &near))) continue;
-        mem_free(at);
-        return none_at(i);
-    }
-    *out = at;
-    return MANTA_OK;
-}
-
-/* They stay while we wait, and the daemon is asked for those it has to bring. */
-static void pin_all(const many *m)
-{
-    for (size_t i = 0; i < m->n; i++) {
-        m->at[i]->pins++;
-        object_want(m->at[i]);
-    }
-}
-
-static void unpin_all(const many *m)
-{
-    for (size_t i = 0; i < m->n; i++) object_unpin(m->at[i]);
-}
-
-static bool all_ready(void *ctx)
-{
-    many *m = ctx;
-
-    for (; m->from < m->n; m->from++) {
-        if (m->at[m->from]->state == OBJECT_FAILED) return true; /* no need to wait for the others */
-        if (m->at[m->from]->state == OBJECT_PENDING) {
-            if (rt->awaits && awaits_counts()) rt->awaits = m->at[m->from]->id;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Looks at all again only when enough objects were settled since the last time; so a wait for many
- * looks at each a few times, however often it wakes. */
-static bool some_ready(void *ctx)
-{
-    many *m = ctx;
-
-    if (m->ready < m->want && rt->settled - m->settled < m->want - m->ready && m->settled > 0) return false;
-    m->settled = rt->settled;
-    m->ready = 0;
-    for (size_t i = 0; i < m->n && m->ready < m->want; i++) m->ready += m->at[i]->state != OBJECT_PENDING;
-    rt->looks += m->n;
-    return m->ready >= m->want;
-}
-
-/* The first of those awaited that is to be run here. Each is looked at once, and all again when
- * a call came back that had been sent. */
-static call *find_next(many *m, nested_terms terms)
-{
-    if (m->returns != rt->returns) m->tried = 0;
-    m->returns = rt->returns;
-    for (; m->tried < m->n; m->tried++) {
-        call *c = m->at[m->tried]->state == OBJECT_PENDING ? nested_find(m->at[m->tried], terms) : NULL;
-        if (c) return c;
-    }
-    return NULL;
-}
-
-static call *find_for_all(void *ctx, nested_terms terms)
-{
-    many *m = ctx;
-
-    if (m->tried < m->from) m->tried = m->from;
-    return nested_lends() ? find_next(m, terms) : NULL;
-}
-
-/* Of some that are awaited one is run here only when the others cannot be enough. */
-static call *find_for_some(void *ctx, nested_terms terms)
-{
-    many *m = ctx;
-    size_t others = 0;
-
-    if (!nested_lends()) return NULL;
-    if (m->returns == rt->returns && m->tried == m->n) return NULL; /* as before */
-    for (size_t i = 0; i < m->n && others < m->want && m->want < m->n; i++)
-        others += !nested_find(m->at[i], terms);
-    return others < m->want ? find_next(m, terms) : NULL;
-}
-
-static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
-{
-    many m = {.n = n};
-    manta_status st = MANTA_OK;
-
-    TRY(find_all(refs, n, &m.at));
-    pin_all(&m);
-    for (size_t i = 0; i < n && timeout_ms < 0 && rt_current && rt_current->actor; i++)
-        if (m.at[i]->state == OBJECT_PENDING) nested_refuse_self(m.at[i]);
-    uint64_t outer = awaits_begin(n > 0 ? m.at[0] : NULL, timeout_ms);
-    st = rt_await(all_ready, find_for_all, &m, timeout_ms);
-    if (awaits_counts()) rt->awaits = outer;
-    if (st == MANTA_ETIMEDOUT)
-        st = timed_out(m.at[m.from], timeout_ms);
-    else if (!st && m.from < n)
-        st = failure_raise(m.at[m.from]->failure);
-    unpin_all(&m);
-    mem_free(m.at);
-    return st;
-}
-
-manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
-{
-    if (n > 0) REFUSE_NULL(refs);
-
-    if (!rt) return rt_none();
-    mutex_lock(&rt->lock);
-    manta_status st = get_all(refs, n, timeout_ms);
-    mutex_unlock(&rt->lock);
-    return st;
-}
-
-/* Each walk over references leaves its number on their objects. */
-static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
-{
-    uint64_t walk = ++rt->walks;
-    size_t near = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        object *o = find_near(refs[i], &near);
-        if (o->walk == walk)
-            return manta_fail(MANTA_EINVAL, "the same reference is given twice, expected each once");
-        o->walk = walk;
-    }
-    return MANTA_OK;
-}
-
-/* Looks at all n references, and for `want` of them that are ready: *found are,
- * the last of them before *end. */
-static manta_status look_at(const manta_ref *refs, size_t n, size_t want, size_t *found, size_t *end)
-{
-    size_t near = 0;
-    bool rising = true; /* then none is there twice */
-
-    *found = *end = 0;
-    for (size_t i = 0; i < n; i++) {
-        const object *o = find_near(refs[i], &near);
-        if (!o) return none_at(i);
-        rising = rising && (i == 0 || refs[i - 1].id < refs[i].id);
-        if (*found == want || o->state == OBJECT_PENDING) continue;
-        ++*found;
-        *end = i + 1;
-    }
-    return rising ? MANTA_OK : refuse_duplicates(refs, n);
-}
-
-/* As wait_some(), when it has to sleep. */
-static manta_status wait_longer(const manta_ref *refs, size_t n, size_t want, int64_t timeout_ms, bool *ready,
-                                size_t *found)
-{
-    many m = {.n = n, .want = want};
-
-    TRY(find_all(refs, n, &m.at));
-    pin_all(&m);
-    manta_status st = rt_await(some_ready, find_for_some, &m, timeout_ms);
-    if (st == MANTA_ETIMEDOUT) st = MANTA_OK; /* fewer are an answer too */
-    *found = 0;
-    for (size_t i = 0; i < n && !st; i++) {
-        ready[i] = *found < want && m.at[i]->state != OBJECT_PENDING;
-        *found += ready[i];
-    }
-    unpin_all(&m); /* another thread may have released one meanwhile */
-    mem_free(m.at);
-    return st;
-}
-
-static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int64_t timeout_ms, bool *ready,
-                              size_t *n_ready)
-{
-    size_t found, end, near = 0;
-
-    TRY(look_at(refs, n, want, &found, &end));
-    if (found < want && rt_pump()) {
-        if (rt->waiters > 0) rt_changed();
-        TRY(look_at(refs, n, want, &found, &end));
-    }
-    if (found < want) {
-        TRY(wait_longer(refs, n, want, timeout_ms, ready, &found));
-    } else {
-        for (size_t i = 0; i < end; i++) ready[i] = find_near(refs[i], &near)->state != OBJECT_PENDING;
-        if (end < n) memset(ready + end, false, n - end);
-    }
-    if (n_ready) *n_ready = found;
-    return MANTA_OK;
-}
-
-manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,
-                        size_t *n_ready)
-{
-    if (n > 0) REFUSE_NULL(refs);
-    REFUSE_NULL(ready);
-
-    if (!rt) return rt_none();
-    if (num_returns > n)
-        return manta_fail(MANTA_EINVAL,
-                          "%zu of %zu references are to be awaited, expected no more than there are",
-                          num_returns, n);
-    mutex_lock(&rt->lock);
-    manta_status st = wait_some(refs, n, num_returns, timeout_ms, ready, n_ready);
-    mutex_unlock(&rt->lock);
-    return st;
-}
+/* ---- the life of a reference ---- */
 
 manta_status manta_pin(manta_ref ref)
 {

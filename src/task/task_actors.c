@@ -8,6 +8,7 @@
 #include "task/actor_link.h"
 #include "task/call.h"
 #include "task/call_head.h"
+#include "task/concurrency.h"
 #include "task/incoming.h"
 #include "task/needs.h"
 #include "task/object.h"
@@ -31,13 +32,15 @@ static manta_status may_be_handle(uint64_t id)
 
 /* The constructor's call as bytes, its arguments resolved as far as they are
  * there; what it refers to goes to *inner. *done arguments are held once more. */
-static manta_status encode_constructor(const char *name, uint64_t id, int n, const manta_arg *args, buf *b,
-                                       manta_ref *inner, uint64_t *n_inner, int *done)
+static manta_status encode_constructor(const char *name, const char *groups, uint64_t id, int n,
+                                       const manta_arg *args, buf *b, manta_ref *inner, uint64_t *n_inner,
+                                       int *done)
 {
     proto_begin(b, PROTO_CALL);
-    call_head_put(b, &(call_head){.actor = id});
+    call_head_put(b, &(call_head){.actor = id, .has_group = groups[0] != 0});
     wire_put_text(b, name);
     wire_put_text(b, "");
+    if (groups[0]) wire_put_text(b, groups);
     wire_put_u32(b, (uint32_t)n);
     for (int i = 0; i < n; i++) {
         object *o = NULL;
@@ -53,7 +56,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
             if (st) return st;
         } else {
             TRY(value_of(&args[i], &v));
-            TRY(object_make(&args[i], &v, &o));
+            TRY(object_make(&args[i], &v, false, &o));
             o->pins++;
         }
         if (o->state == OBJECT_PENDING) {
@@ -87,7 +90,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     sched_shape amount;
     manta_failure_kind kind;
     buf bytes = {0};
-    char full[PROTO_NAME] = "";
+    char full[PROTO_NAME] = "", groups[CONCURRENCY_TEXT] = "";
     uint64_t n_inner = 0, id = *out;
     manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
     manta_status st = shape_of(o, true, &amount, &kind);
@@ -95,6 +98,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     if (!st && strlen(name) > 63)
         st = manta_fail(MANTA_EINVAL, "the constructor's name has %zu bytes, at most 63 are allowed",
                         strlen(name));
+    if (!st && o && (o->concurrency_groups || o->method_groups))
+        st = concurrency_join(o->concurrency_groups, o->method_groups, groups);
     bool named = o && o->name;
     if (!st && named) st = actor_full_name(o->name_space, o->name, full);
     if (!st && named && rt->is_local) {
@@ -107,7 +112,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         if (taken) st = manta_fail(MANTA_EEXIST, "an actor is called %s already", full);
     }
     int done = 0;
-    if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner, &done);
+    if (!st) st = encode_constructor(name, groups, id, n, args, &bytes, inner, &n_inner, &done);
     if (!st && rt->is_local) {
         buf answer = {0};
         incoming *in = incoming_of(NULL, bytes.at, bytes.n);
@@ -125,7 +130,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         wire_put_u64(&rt->out, id);
         wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
                                    (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
-                                   (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u));
+                                   (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u) |
+                                   (o && o->out_of_order ? PROTO_ACTOR_ANY_ORDER : 0u));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
         wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
@@ -193,6 +199,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     link->retries = options ? options->max_task_retries : 0;
     link->most_pending = options ? options->max_pending_calls : 0;
     link->fail_away = options && options->fail_away;
+    link->any_order = options && options->out_of_order;
     if (!st && rt->is_local && made == id) {
         char full[PROTO_NAME];
         link->group = options ? options->placement_group.id : 0;

@@ -18,14 +18,40 @@ manta_kind manta_arg_kind(const manta_task *t, int i)
     return i >= 0 && i < t->n_args ? t->args[i].kind : MANTA_KIND_NONE;
 }
 
-static manta_status find_arg(const manta_task *t, int i, manta_kind kind, const value **out)
+/* Argument i, which is to be of a kind, in the form in which the public function of that kind gives it:
+ * this is the only place that knows it. *out is what that function has first, *n its size, if it has one. */
+static manta_status read_arg(const manta_task *t, int i, manta_kind kind, void *out, size_t *n)
 {
     if (i < 0 || i >= t->n_args)
         return manta_fail(MANTA_EINVAL, "%s: argument %d is asked for, %d are given", t->name, i, t->n_args);
     if (t->args[i].kind != kind)
         return manta_fail(MANTA_EINVAL, "%s: argument %d is %s, not %s", t->name, i,
                           value_kind_name(t->args[i].kind), value_kind_name(kind));
-    *out = &t->args[i];
+    value *v = &t->args[i];
+    switch (kind) {
+    case MANTA_KIND_F64: memcpy(out, &v->word, sizeof(double)); break;
+    case MANTA_KIND_I64: *(int64_t *)out = (int64_t)v->word; break;
+    case MANTA_KIND_BOOL: *(bool *)out = v->word != 0; break;
+    case MANTA_KIND_ACTOR: ((manta_actor *)out)->id = v->word; break;
+    case MANTA_KIND_STR: *(const char **)out = v->at; break;
+    case MANTA_KIND_BYTES:
+        *(const void **)out = v->at;
+        *n = (size_t)v->size;
+        break;
+    case MANTA_KIND_REFS:
+        *(const manta_ref **)out = v->at;
+        *n = (size_t)v->size / sizeof(manta_ref);
+        break;
+    case MANTA_KIND_ARRAY:
+        *(manta_array *)out = manta_array_of(v->dtype, v->ndim, v->shape, (void *)(uintptr_t)v->at);
+        break;
+    case MANTA_KIND_PACKED:
+        if (!v->index) v->index = packed_index_new(v->at, v->size);
+        packed_view(v->index, v->at, out);
+        break;
+    case MANTA_KIND_NONE:
+    case MANTA_KIND_REF: break; /* no argument is one, and nobody asks for one */
+    }
     return MANTA_OK;
 }
 
@@ -33,48 +59,49 @@ manta_status manta_arg_f64(const manta_task *t, int i, double *out)
 {
     REFUSE_NULL(t);
     REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_F64, &v));
-    memcpy(out, &v->word, 8);
-    return MANTA_OK;
+    return read_arg(t, i, MANTA_KIND_F64, out, NULL);
 }
 
 manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
 {
     REFUSE_NULL(t);
     REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_I64, &v));
-    *out = (int64_t)v->word;
-    return MANTA_OK;
+    return read_arg(t, i, MANTA_KIND_I64, out, NULL);
 }
 
 manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
 {
     REFUSE_NULL(t);
     REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_BOOL, &v));
-    *out = v->word != 0;
-    return MANTA_OK;
+    return read_arg(t, i, MANTA_KIND_BOOL, out, NULL);
 }
 
 manta_status manta_arg_str(const manta_task *t, int i, const char **out)
 {
     REFUSE_NULL(t);
     REFUSE_NULL(out);
+    return read_arg(t, i, MANTA_KIND_STR, out, NULL);
+}
 
-    const value *v = NULL;
+manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+    return read_arg(t, i, MANTA_KIND_ARRAY, out, NULL);
+}
 
-    TRY(find_arg(t, i, MANTA_KIND_STR, &v));
-    *out = v->at;
-    return MANTA_OK;
+manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+    return read_arg(t, i, MANTA_KIND_ACTOR, out, NULL);
+}
+
+manta_status manta_arg_packed(const manta_task *t, int i, manta_packed *out)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+    return read_arg(t, i, MANTA_KIND_PACKED, out, NULL);
 }
 
 manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t *n)
@@ -82,25 +109,7 @@ manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t
     REFUSE_NULL(t);
     REFUSE_NULL(at);
     REFUSE_NULL(n);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_BYTES, &v));
-    *at = v->at;
-    *n = (size_t)v->size;
-    return MANTA_OK;
-}
-
-manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
-{
-    REFUSE_NULL(t);
-    REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_ARRAY, &v));
-    *out = manta_array_of(v->dtype, v->ndim, v->shape, (void *)(uintptr_t)v->at);
-    return MANTA_OK;
+    return read_arg(t, i, MANTA_KIND_BYTES, at, n);
 }
 
 manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, size_t *n)
@@ -108,38 +117,7 @@ manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, s
     REFUSE_NULL(t);
     REFUSE_NULL(out);
     REFUSE_NULL(n);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_REFS, &v));
-    *out = v->at;
-    *n = (size_t)v->size / sizeof(manta_ref);
-    return MANTA_OK;
-}
-
-manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
-{
-    REFUSE_NULL(t);
-    REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_ACTOR, &v));
-    out->id = v->word;
-    return MANTA_OK;
-}
-
-manta_status manta_arg_packed(const manta_task *t, int i, manta_packed *out)
-{
-    REFUSE_NULL(t);
-    REFUSE_NULL(out);
-
-    const value *v = NULL;
-
-    TRY(find_arg(t, i, MANTA_KIND_PACKED, &v));
-    if (!v->index) t->args[i].index = packed_index_new(v->at, v->size);
-    packed_view(v->index, v->at, out);
-    return MANTA_OK;
+    return read_arg(t, i, MANTA_KIND_REFS, out, n);
 }
 
 int manta_results(const manta_task *t)
@@ -152,6 +130,12 @@ const char *manta_task_name(const manta_task *t)
 {
     REFUSE_NULL_OR(t, NULL);
     return t->name;
+}
+
+const char *manta_task_label(const manta_task *t)
+{
+    REFUSE_NULL_OR(t, NULL);
+    return t->label;
 }
 
 uint64_t manta_task_id(const manta_task *t)

@@ -32,14 +32,10 @@ static void say_lost(manta_failure *is)
     memcpy(is->text + keep, why, n + 1);
 }
 
-manta_status manta_fail_with(manta_task *t, manta_status code, const char *text, const void *bytes,
+/* A failure of t with what it carries. */
+static failure *failure_with(const manta_task *t, manta_status code, const char *text, const void *bytes,
                              size_t size)
 {
-    REFUSE_NULL(t);
-    REFUSE_NULL(text);
-    if (size > 0 && !bytes) return args_fail_null(__func__, "payload");
-
-    if (code == MANTA_OK) code = MANTA_EINVAL;
     failure *f = failure_make(MANTA_FAILURE_TASK, code, t->name, (int)getpid(), "%s", "");
     bool is_long = strlen(text) >= sizeof f->is.text;
 
@@ -49,9 +45,36 @@ manta_status manta_fail_with(manta_task *t, manta_status code, const char *text,
         if (payload_make(is_long ? text : NULL, bytes, size, &f->payload)) say_lost(&f->is);
         mutex_unlock(&rt->lock);
     }
+    return f;
+}
+
+manta_status manta_fail_with(manta_task *t, manta_status code, const char *text, const void *bytes,
+                             size_t size)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(text);
+    if (size > 0 && !bytes) return args_fail_null(__func__, "payload");
+
+    if (code == MANTA_OK) code = MANTA_EINVAL;
+    failure *f = failure_with(t, code, text, bytes, size);
     failure_unref(t->failure);
     t->failure = f;
     return manta_fail(code, "%s", text);
+}
+
+manta_status manta_return_failure(manta_task *t, int i, manta_status code, const char *text,
+                                  const void *bytes, size_t size)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(text);
+    if (size > 0 && !bytes) return args_fail_null(__func__, "payload");
+
+    if (i < 0 || i >= t->n_results)
+        return manta_fail(MANTA_EINVAL, "%s: result %d fails, expected one of %d", t->name, i, t->n_results);
+    failure *f = failure_with(t, code == MANTA_OK ? MANTA_EINVAL : code, text, bytes, size);
+    failure_unref(t->results[i].failure);
+    t->results[i].failure = f;
+    return MANTA_OK;
 }
 
 /* ---- reading ---- */

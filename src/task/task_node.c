@@ -66,7 +66,8 @@ static int workers_for(int cores)
 
 manta_status node_config_of(const manta_node_options *o, node_config *c)
 {
-    int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
+    bool has_none = o && o->num_cpus == MANTA_NONE;
+    int cores = has_none ? 0 : o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
 
     *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
     c->total.amount[0] = (int64_t)cores * SCHED_UNIT;

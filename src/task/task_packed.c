@@ -1,5 +1,5 @@
-/* task_packed.c - the public functions of manta/packed.h about objects; exec.c has those about
- * calls. */
+/* task_packed.c - the public functions of manta/packed.h about objects; results.c and task_asks.c
+ * have those about calls. */
 #include <manta/packed.h>
 
 #include "base/args.h"

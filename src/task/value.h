@@ -15,8 +15,7 @@
 #include "net/wire.h"
 #include "store/store.h"
 #include "task/proto.h"
-
-#define VALUE_INLINE 8192 /* more bytes than this lie in a segment */
+#include "task/sizes.h"
 
 typedef struct value {
     manta_kind kind;

@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/vec.h"
 #include "task/call.h"
+#include "task/concurrency.h"
 #include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/leader.h"
@@ -19,16 +21,43 @@
 #include "task/stack.h"
 #include "task/value.h"
 
+static bool ends_selves; /* under the lock: the actor's end runs, without it, and no call may begin */
+
 /* The next call to run; NULL: none. A caller that knew this process before it was
  * an actor may be faster with its first call than the daemon with the
  * constructor: such a call waits. */
 static incoming *next_call(void)
 {
+    if (ends_selves) return NULL;
     for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
         incoming *c = LIST_ITEM(l, incoming, link);
-        if (!c->actor || !c->from || map_u64_find(&rt->selves, c->actor)) return c;
+        bool is_here = !c->actor || !c->from || map_u64_find(&rt->selves, c->actor);
+        if (is_here && (!c->actor || !c->task || incoming_has_room(c))) return c;
     }
     return NULL;
+}
+
+/* The concurrency groups that a call of this process's actor has its place in; NULL: there are none. */
+static concurrency *groups_of(const incoming *c)
+{
+    self_of **self = c->group ? map_u64_find(&rt->selves, c->actor) : NULL;
+
+    return self ? (*self)->groups : NULL;
+}
+
+/* A place has become free, for which a call may wait that who leads has passed over. */
+static void leave_group(concurrency *groups, int group)
+{
+    concurrency_leave(groups, group);
+    rt_changed();
+}
+
+/* How many calls run at the same time in the actor that a call has constructed. */
+static int places_of(const incoming *c)
+{
+    self_of **self = map_u64_find(&rt->selves, c->actor);
+
+    return self && (*self)->groups ? concurrency_total((*self)->groups) : c->concurrency;
 }
 
 static bool has_calls(void *ctx)
@@ -62,7 +91,46 @@ static void report_actor(uint64_t actor, const buf *answer)
     rt_tell();
 }
 
+/* What is said last: the answers of calls that have ended their actor. */
+typedef struct farewell {
+    uint32_t to;
+    buf answer;
+} farewell;
+
+static VEC(farewell) farewells; /* under the lock */
+
+void incoming_answer(const incoming *c, const buf *answer)
+{
+    if (c->from->is_dead) return;
+    if (!c->is_last) {
+        peer_answer(c->from, answer);
+        return;
+    }
+    farewell f = {.to = c->from->id};
+    buf_add(&f.answer, answer->at, answer->n);
+    vec_push(&farewells, f);
+}
+
+static void say_farewells(void)
+{
+    for (size_t i = 0; i < farewells.n; i++) {
+        peer *to = find_peer(farewells.at[i].to);
+        if (to) peer_answer(to, &farewells.at[i].answer);
+    }
+}
+
 static void start_threads(int n);
+
+/* This process has run as many calls of a function as it may. It behaves as one whose call waits,
+ * for ever: what comes goes back to its callers. The daemon ends it when its lease is returned, and is
+ * told so before it hears that this process waits: nobody is to be refused for that. */
+static void retire(void)
+{
+    rt->is_retired = true;
+    proto_begin(&rt->out, PROTO_RETIRE);
+    rt_tell();
+    exec_block(true);
+}
 
 /* Runs the first call of the queue. The lock is given away while the function
  * runs, so that several threads can be in here. */
@@ -78,21 +146,26 @@ static void run_next_call(buf *answer)
     list_push(&rt->running, &c->link);
     rt_current = c;
     size_t pinned = rt->pinned.n;
+    concurrency *groups = groups_of(c);
+    int group = c->group - 1;
+    if (groups) concurrency_enter(groups, group);
     bool ended = exec_run(c, answer);
     rt_current = NULL;
+    if (groups) leave_group(groups, group);
     if (rt->queued > 0) calls_dispatch(); /* what it did not wait for */
     if (!ended) return;
     fflush(stdout); /* before the answer: what a call printed is seen before its result */
     list_remove(&c->link);
     if (c->is_own) {
         nested_finish(answer, pinned);
-    } else if (c->from && !c->from->is_dead) {
-        peer_answer(c->from, answer);
-    } else if (!c->from) {
+    } else if (c->from) {
+        incoming_answer(c, answer);
+    } else {
         report_actor(c->actor, answer);
-        start_threads(c->concurrency - 1);
+        start_threads(places_of(c) - 1);
     }
     incoming_free(c);
+    if (rt->retires && !rt->is_retired) retire();
 }
 
 /* The others of a concurrent actor; the process's end is theirs. */
@@ -135,10 +208,16 @@ static bool is_awaited(void)
     return false;
 }
 
-static bool is_called_or_unawaited(void *ctx)
+/* Whether there is something left to do for others: also answers for which there was no room yet. */
+static bool is_owing(void)
+{
+    return rt->unsent > 0 || is_awaited();
+}
+
+static bool is_called_or_quits(void *ctx)
 {
     (void)ctx;
-    return !list_is_empty(&rt->calls) || !is_awaited();
+    return !list_is_empty(&rt->calls) || !is_owing();
 }
 
 /* Calls for an actor that has ended go back to their callers, who learn of its end. */
@@ -154,17 +233,18 @@ static void return_calls(buf *b)
 }
 
 /* The actor has ended and has nothing any more, but what it has promised is to be made: a
- * reference that it returned does not fail because it was the last to be asked. */
+ * reference that it returned does not fail because it was the last to be asked. And calls that it has
+ * finished are to be heard of, by callers that read late. */
 static void linger(buf *b)
 {
-    bool lingers = is_awaited();
+    bool lingers = is_owing();
 
     if (lingers) {
         proto_begin(&rt->out, PROTO_LINGERS);
         rt_tell();
     }
-    for (; lingers; lingers = is_awaited()) {
-        if (rt_wait(is_called_or_unawaited, NULL, CLOCK_NEVER)) _exit(1);
+    for (; lingers; lingers = is_owing()) {
+        if (rt_wait(is_called_or_quits, NULL, CLOCK_NEVER)) _exit(1);
         return_calls(b);
     }
     rt_flush_adds(); /* what was made last is told to nobody yet */
@@ -193,12 +273,17 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         if (!rt->exiting || rt_has_input()) continue;
         if (rt_wait(is_quiet_or_called, NULL, CLOCK_NEVER)) _exit(1);
         if (next_call()) continue; /* it came while we looked, and its caller waits for it */
+        ends_selves = true;
         mutex_unlock(&rt->lock);
         exec_end_selves();
         mutex_lock(&rt->lock);
+        ends_selves = false;
         linger(&answer);
         mutex_unlock(&rt->lock);
         hooks_end();
+        mutex_lock(&rt->lock);
+        say_farewells();
+        mutex_unlock(&rt->lock);
         /* Of a program with threads, files may have come along in the middle of a
          * write: what is in their buffers is not ours to write. */
         fflush(node_has_threads ? stdout : NULL);

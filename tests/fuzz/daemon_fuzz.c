@@ -73,6 +73,7 @@ static void node_end(node *d)
     sched_free(d->sched);
     registry_free(d->registry);
     refs_free(d->refs);
+    gifts_free(d->gifts);
     directory_free(d->objects);
     daemon_memory_end(d);
     loop_free(d->loop);

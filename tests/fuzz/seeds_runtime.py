@@ -89,21 +89,21 @@ def obj(client, n):
 
 FAILURE_HEAD = u32(1, 3, 99) + text("f") + text("host") + text("g > f") + text("it failed")
 FAILURE = FAILURE_HEAD + u32(0)
-SHAPE = u64(10000, *[0] * 7)
+SHAPE = u64(10000, *[0] * 15)
 
 put("daemon", "objects", letters(
     (0, message("PROMISE", u64(obj(1, 1)))), (1, message("WANT", u64(obj(1, 1)))),
-    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0), u64(obj(1, 2)), u32(1), number(1.0), u64(1, obj(1, 1)))),
+    (0, message("ADD", u64(obj(1, 1)), u32(1), u64(0, 0), number(2.0), u64(0), u64(obj(1, 2)), u32(1), u64(0, 0), number(1.0), u64(1, obj(1, 1)))),
     (1, message("HOLD", u32(2, 0), u64(1, obj(1, 2)))), (0, message("DROP", u64(2, obj(1, 1), obj(1, 2)))), (255, None),
     (1, message("DROP", u64(1, obj(1, 2)))), (255, None), (2, message("WANT", u64(obj(1, 9)))), (255, None),
     (0, message("FAIL", u64(obj(1, 3)), FAILURE)), (241, None), (255, None)))
 put("daemon", "memory", letters(
-    (1, message("SEGMENT_NEW", u64(1, 4096, 65536))), (1, message("ADD", u64(obj(2, 1)), u32(1), place(1, 64, 1000), u64(0))),
+    (1, message("SEGMENT_NEW", u64(1, 4096, 65536))), (1, message("ADD", u64(obj(2, 1)), u32(1), u64(0, 0), place(1, 64, 1000), u64(0))),
     (0, message("SEGMENT_OPEN", u64(5, 1))), (1, message("SEGMENT_NEW", u64(2, 1 << 20, 1 << 20))),
     (0, message("SEGMENT_CLOSED", u64(1, 1))), (0, message("MISSED", u64(obj(2, 1), 1, 64))),
     (1, message("SEGMENT_FREE", u64(1))), (0, message("MISSED", u64(obj(2, 1), 1, 64))), (241, None), (255, None)))
 put("daemon", "leases", letters(
-    (0, message("DEMAND", SHAPE, u64(3))), (1, message("READY")), (1, message("BLOCKED", u32(1))), (1, message("BLOCKED", u32(0))),
+    (0, message("DEMAND", SHAPE, u64(3, 1))), (1, message("READY")), (1, message("BLOCKED", u32(1))), (1, message("BLOCKED", u32(0))), (1, message("RETIRE")), (0, message("RETIRE")),
     (0, message("RETURN", u32(2))), (0, message("CANCEL", u32(2), u64(1), u32(1))), (0, message("INFO", u64(4))),
     (240, None), (255, None)))
 put("runtime", "answers", letters(
@@ -117,7 +117,7 @@ put("runtime", "calls", letters(
 put("runtime", "daemon", letters(
     (0, message("OBJECT", u64(obj(1, 1)), number(1.0))), (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE)),
     (0, message("REBUILD", u64(obj(1, 1)), text("why"))), (0, message("SEGMENT_ASK", u64(1))), (0, message("SEGMENT_GONE", u64(1))),
-    (0, message("FREE", u64(obj(1, 1)))), (0, message("GRANT", u32(7), SHAPE)), (0, message("RECLAIM", u32(7))),
+    (0, message("FREE", u64(obj(1, 1)))), (0, message("GRANT", u32(7), SHAPE, u64(1))), (0, message("RECLAIM", u32(7))),
     (0, message("CANCEL_TASK", u64(5))), (0, message("ACTOR_DEAD", u64(9), FAILURE))))
 put("runtime", "waiting", letters(
     (0, message("ACTOR_AT", u64(obj(1, 4)), u32(7, 0x7ffffff0, 0, 0, 0))), (1, message("DONE", u64(obj(1, 5), 10), u32(1), number(1.0))),
@@ -137,7 +137,7 @@ put("runtime", "numbers-twice", letters(
     (1, message("DONE", u64(obj(1, 1), 1000), u32(2), refs(obj(7, 1), obj(7, 2)), actor(obj(7, 3))))))
 put("runtime", "peers", letters(
     (2, message("PEER", u32(8, 0x7ffffff1, 0))), (2, message("PEER", u32(8, 0x7ffffff2, 1))), (2, message("PEER", u32(7, 0x7ffffff3, 0))),
-    (0, message("PEER", u32(9, 0x7ffffff4, 0))), (2, message("GRANT", u32(8), SHAPE)), (2, message("ACTOR_AT", u64(obj(7, 3)), u32(8, 1, 2, 3, 0))),
+    (0, message("PEER", u32(9, 0x7ffffff4, 0))), (2, message("GRANT", u32(8), SHAPE, u64(1))), (2, message("ACTOR_AT", u64(obj(7, 3)), u32(8, 1, 2, 3, 0))),
     (2, message("SEGMENT", u64(1), u32(0), u64(5), text(""))), (2, message("OUTPUT", u32(8, 0x7ffffff1))),
     (0, message("GONE", u32(7, 9, 0), u64(0, 0))), (2, message("PEER", u32(7, 0x7ffffff5, 0))), (1, message("WAITS", u32(1))),
     (0, message("GONE", u32(8, 9, 1), u64(1 << 30, 1 << 20)))))
@@ -177,6 +177,10 @@ put("runtime", "packed", letters(
     (1, message("DONE", u64(obj(1, 1)), u64(100), u32(2), packed(b"", [b"y" * 70], [obj(7, 3)]), number(2.0)))))
 CARRIES = packed_bytes(b"a long text\0", [b"bytes of an exception"])
 WITH_BYTES = FAILURE_HEAD + u32(1) + u64(len(CARRIES)) + CARRIES
+put("runtime", "streams", letters(
+    (1, message("CALL", u64(8, 0), u32(0, 0x90000001), u64(3), text("anything"), text(""), u32(0))),
+    (1, message("CALL", u64(9, 0), u32(0, 0xb0000001), u64(9), u32(1, 0), u64(0xffffffff), text("anything"), text(""), u32(0))),
+    (1, message("CALL", u64(10, 0), u32(0, 0x08000001), u64(1), text("anything"), text(""), u32(0)))))
 put("runtime", "payloads", letters(
     (1, message("FAILED", u64(obj(1, 3), 5), WITH_BYTES)),
     (1, message("DONE", u64(obj(1, 1), 1000), u32(2), u32(0xff), WITH_BYTES, u32(0xff), FAILURE_HEAD + u32(3) + u64(obj(7, 5)))),
@@ -184,18 +188,24 @@ put("runtime", "payloads", letters(
     (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE_HEAD + u32(2) + u64(NEXT + 1))),
     (0, message("ACTOR_DEAD", u64(obj(1, 4)), WITH_BYTES)), (1, message("FAILED", u64(obj(1, 6), 5), FAILURE_HEAD + u32(3) + u64(obj(7, 6))))))
 put("daemon", "payloads", letters(
-    (0, message("PROMISE", u64(obj(1, 1)))), (1, message("ADD", u64(obj(2, 1)), u32(1), packed(b"t\0", [b"x"]), u64(0))),
+    (0, message("PROMISE", u64(obj(1, 1)))), (1, message("ADD", u64(obj(2, 1)), u32(1), u64(0, 0), packed(b"t\0", [b"x"]), u64(0))),
     (0, message("FAIL", u64(obj(1, 1)), FAILURE_HEAD + u32(2) + u64(obj(2, 1)))), (1, message("WANT", u64(obj(1, 1)))),
     (0, message("PROMISE", u64(obj(1, 2)))), (0, message("FAIL", u64(obj(1, 2)), WITH_BYTES)), (1, message("WANT", u64(obj(1, 2)))),
     (1, message("ACTOR_FAILED", u64(9), FAILURE_HEAD + u32(2) + u64(obj(2, 1)))), (255, None),
     (0, message("DROP", u64(2, obj(1, 1), obj(1, 2)))), (1, message("DROP", u64(1, obj(2, 1)))), (241, None), (255, None)))
 KEY = bytes(range(16))
 put("daemon", "code", letters(
-    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))), (1, message("CODE_GET", u64(1), KEY)),
+    (0, message("ADD", u64(obj(1, 1)), u32(1), u64(0, 0), number(2.0), u64(0))), (1, message("CODE_GET", u64(1), KEY)),
     (0, message("CODE_PUT", u64(2), KEY, u64(obj(1, 1)))), (1, message("CODE_GET", u64(3), KEY)),
     (1, message("CODE_PUT", u64(4), KEY, u64(obj(2, 1)))), (0, message("DROP", u64(1, obj(1, 1)))), (255, None),
     (1, message("CODE_PUT", u64(5), KEY[::-1], u64(obj(2, 77)))), (1, message("CODE_GET", u64(6), KEY[::-1])), (240, None), (255, None)))
 put("daemon", "packed", letters(
-    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))),
-    (0, message("ADD", u64(obj(1, 2)), u32(2), packed(b"h", [b"z"], [obj(1, 1)]), u64(1, obj(1, 1)))),
+    (0, message("ADD", u64(obj(1, 1)), u32(1), u64(0, 0), number(2.0), u64(0))),
+    (0, message("ADD", u64(obj(1, 2)), u32(2), u64(0, 0), packed(b"h", [b"z"], [obj(1, 1)]), u64(1, obj(1, 1)))),
     (1, message("WANT", u64(obj(1, 2)))), (255, None), (1, message("DROP", u64(1, obj(1, 2)))), (255, None)))
+put("daemon", "gifts", letters(
+    (1, message("SEGMENT_NEW", u64(1, 4096, 65536))),
+    (1, message("ADD", u64(obj(1, 1)), u32(1), u64(obj(1, 1), 2 ** 64 - 1), place(1, 64, 1000), u64(0))),
+    (0, message("PROMISE", u64(obj(1, 2)))), (1, message("GIVE", u32(1, 0), u64(obj(1, 3), 4, 1, obj(1, 2)))),
+    (1, message("GIVE", u32(3, 0), u64(obj(3, 3), 0, 1, obj(1, 2)))), (0, message("UNHEARD", u32(2, 0), u64(1, obj(1, 3), 4))), (241, None),
+    (0, message("UNHEARD", u32(2, 0), u64(2, obj(1, 1), 0, obj(1, 3), 5))), (255, None), (2, message("UNHEARD", u32(2, 0), u64(0))), (255, None)))

@@ -54,9 +54,9 @@ static manta_status alone(manta_task *t)
 }
 MANTA_REMOTE(alone)
 
-/* stubborn(path, how): polls, and then returns a value all the same, small or large or references,
+/* returns_all_the_same(path, how): polls, and then returns a value all the same, small or large or references,
  * or fails in its own way. */
-static manta_status stubborn(manta_task *t)
+static manta_status returns_all_the_same(manta_task *t)
 {
     const char *path;
     int64_t how;
@@ -74,7 +74,7 @@ static manta_status stubborn(manta_task *t)
     manta_release(r);
     return st;
 }
-MANTA_REMOTE(stubborn)
+MANTA_REMOTE(returns_all_the_same)
 
 static manta_status quick(manta_task *t)
 {
@@ -89,8 +89,8 @@ static void cancelled_values(void)
 {
     for (int how = 0; how < 4; how++) {
         char name[16];
-        snprintf(name, sizeof name, "stubborn-%d", how);
-        manta_ref r = manta_remote(stubborn, manta_str(path_of(name)), manta_i64(how));
+        snprintf(name, sizeof name, "all-the-same-%d", how);
+        manta_ref r = manta_remote(returns_all_the_same, manta_str(path_of(name)), manta_i64(how));
         until_there(name);
         OK(manta_cancel(r, 0));
         CHECK(manta_get(r, LONG) == MANTA_ECANCELLED && failure_of(r).kind == MANTA_FAILURE_CANCELLED);

@@ -100,6 +100,7 @@ void scenario_maps(void)
                 .unordered = unordered, .chunk = 5, .n_actors = 3, .actors = actors, .window = 4},
             61);
     }
+    check_squares((manta_map_options){.chunk = 255}, 200);
     check_squares((manta_map_options){.chunk = 256}, 200);
     check_squares((manta_map_options){.chunk = 4}, 0);
     inputs in = {.n = 20};
@@ -124,6 +125,8 @@ void scenario_maps(void)
         OK(manta_get(r, LONG));
         manta_release(r);
     }
+    for (size_t chunk = 257; chunk <= 2560; chunk += 2560 - 257)
+        CHECK(manta_map(square, &(manta_map_options){.chunk = chunk}, number_input, &in, &m) == MANTA_EINVAL);
     CHECK(manta_map(square, &(manta_map_options){.chunk = 1000}, number_input, &in, &m) == MANTA_EINVAL);
     manta_map_free(NULL);
     /* A pool whose actors come and go. */

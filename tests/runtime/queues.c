@@ -29,6 +29,23 @@ static manta_status take_one(manta_task *t)
 }
 MANTA_REMOTE(take_one)
 
+/* A queue that could not be made leaves nothing: its actor is nobody's. */
+static void queues_born_dead(void)
+{
+    const manta_task_options named = {.name = "a queue"};
+    manta_node_info info;
+    manta_queue q, none = {{77}};
+
+    OK(manta_queue_new(0, &named, &q));
+    CHECK(manta_queue_new(0, &named, &none) == MANTA_EEXIST);
+    CHECK(none.actor.id == 77);
+    manta_queue_release(q);
+    until_nothing_is_held();
+    do {
+        OK(manta_node_get(&info));
+    } while (info.actors > 0);
+}
+
 void scenario_queues(void)
 {
     manta_queue q;
@@ -119,4 +136,5 @@ void scenario_queues(void)
     OK(manta_actor_kill(q.actor, true));
     CHECK(manta_queue_get(q, &r, MANTA_FOREVER) != MANTA_OK);
     manta_queue_release(q);
+    queues_born_dead();
 }

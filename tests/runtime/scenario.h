@@ -72,6 +72,10 @@ void scenario_failures(void);
 void scenario_deaths(void);
 void scenario_causes(void);
 void scenario_losses(void);
+/* ends.c */
+void scenario_exits(void);
+void scenario_exits_while_called(void);
+void scenario_concurrency_groups(void);
 /* payloads.c */
 void scenario_payloads(void);
 void scenario_payloads_full(void);
@@ -92,6 +96,12 @@ void scenario_ended_makers(void);
 void scenario_crowd_that_waits(void);
 void scenario_selves(void);
 void scenario_circles(void);
+/* options.c */
+void scenario_options(void);
+void scenario_yields(void);
+void scenario_thresholds(void); /* sizes.c */
+/* unheard.c */
+void scenario_unheard(void);
 /* deferred.c */
 void scenario_deferred(void);
 void scenario_deferred_ends(void);

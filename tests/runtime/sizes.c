@@ -4,9 +4,16 @@
  * that rings are full, and the program must end all the same. */
 #include "scenario.h"
 
+#include "task/sizes.h"
+
 static const int64_t sizes[] = {0,    1,    8,    96,    1000,  4000,  8000,   8191,
                                 8192, 8193, 9000, 20000, 32767, 32769, 131072, 200000};
-enum { SIZES = sizeof sizes / sizeof sizes[0], MOST = 400, MOST_BYTES = 6 << 20, LARGEST = 200000 };
+enum {
+    SIZES = sizeof sizes / sizeof sizes[0],
+    MOST = 400,
+    MOST_BYTES = 6 << 20,
+    LARGEST = 10 * (int)RING_SIZE
+};
 
 static int many(int64_t size)
 {
@@ -155,6 +162,164 @@ static void nested(int64_t size, int n)
     OK(manta_get_i64(r, &got, LONG));
     CHECK(got == n);
     manta_release(r);
+}
+
+/* ---- one below, at, one above and ten times what task/sizes.h names ---- */
+
+static void around(int64_t size, void (*check)(int64_t size))
+{
+    check(size - 1);
+    check(size);
+    check(size + 1);
+    check(10 * size);
+}
+
+static void values_of(int64_t size)
+{
+    results(size, 3);
+    arguments(size, 3);
+    items(size, 3);
+    nested(size, 3);
+    check_content(manta_put(manta_bytes(content(size, 1), (size_t)size)), size, 1);
+}
+
+/* The bytes of its arguments together. */
+static manta_status size_sum(manta_task *t)
+{
+    const void *at;
+    size_t n;
+    int64_t sum = 0;
+
+    for (int i = 0; i < manta_args(t); i++) {
+        MANTA_TRY(manta_arg_bytes(t, i, &at, &n));
+        if (memcmp(at, content((int64_t)n, i), n) != 0) return manta_fail(MANTA_ECORRUPT, "other bytes");
+        sum += (int64_t)n;
+    }
+    return manta_return_i64(t, 0, sum);
+}
+MANTA_REMOTE(size_sum)
+
+/* Submits a call of so many arguments that are so many bytes together. */
+static void submit_of(int n, int64_t size)
+{
+    static char bytes[20 * 16][8192];
+    manta_arg args[20 * 16];
+    manta_ref r;
+    int64_t got, left = size;
+
+    for (int i = 0; i < n; i++) {
+        int64_t part = left / (n - i);
+        memcpy(bytes[i], content(part, i), (size_t)part);
+        args[i] = manta_bytes(bytes[i], (size_t)part);
+        left -= part;
+    }
+    manta_submit("size_sum", NULL, n, args, 1, &r);
+    OK(manta_get_i64(r, &got, LONG));
+    CHECK(got == size);
+    manta_release(r);
+}
+
+static void arguments_together(int64_t size)
+{
+    submit_of(4, size < 4 * 8192 ? size : 4 * 8192);
+    submit_of(20, size < 20 * 8192 ? size : 20 * 8192);
+}
+
+static void arguments_few(int64_t n)
+{
+    submit_of((int)n, 50 * n);
+}
+
+/* So many calls of an actor at once, and of a function. */
+static void calls_ahead(int64_t n)
+{
+    static manta_ref r[10 * LEASE_MOST_SENT];
+    manta_actor a = manta_actor_new(NULL, size_actor);
+
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < n; i++)
+            r[i] = round ? manta_remote(size_make, manta_i64(8), manta_i64(i))
+                         : manta_actor_call(a, size_make, manta_i64(8), manta_i64(i));
+        OK(manta_get_all(r, (size_t)n, LONG));
+        for (int i = 0; i < n; i++) check_content(r[i], 8, i);
+    }
+    manta_actor_release(a);
+}
+
+static manta_status size_count(manta_task *t)
+{
+    const manta_ref *r;
+    size_t n;
+
+    MANTA_TRY(manta_arg_refs(t, 0, &r, &n));
+    return manta_return_i64(t, 0, (int64_t)n);
+}
+MANTA_REMOTE(size_count)
+
+/* So many references are known to others, and let go at once. */
+static void references(int64_t n)
+{
+    static manta_ref r[10 * IDS_MOST];
+    int64_t got, sum = 0;
+
+    for (int i = 0; i < n; i++) r[i] = manta_put(manta_i64(i));
+    for (int64_t at = 0; at < n; at += 10000) {
+        manta_ref y = manta_remote(size_count, manta_refs(r + at, (size_t)(n - at < 10000 ? n - at : 10000)));
+        OK(manta_get_i64(y, &got, LONG));
+        manta_release(y);
+        sum += got;
+    }
+    CHECK(sum == n);
+    manta_release_all(r, (size_t)n);
+    until_nothing_is_held();
+}
+
+/* So many large results of one call: the daemon is told of several in a message. */
+static manta_status size_many(manta_task *t)
+{
+    for (int i = 0; i < manta_results(t); i++)
+        MANTA_TRY(manta_return(t, i, manta_bytes(content(VALUE_INLINE + 1, i), VALUE_INLINE + 1)));
+    return MANTA_OK;
+}
+MANTA_REMOTE(size_many)
+
+static void large_results(int n)
+{
+    static manta_ref r[300];
+
+    manta_remote_n(n, r, NULL, size_many);
+    for (int i = 0; i < n; i++) check_content(r[i], VALUE_INLINE + 1, i);
+}
+
+static void queue_items(int64_t n)
+{
+    static manta_arg in[10 * QUEUE_ITEMS_MOST];
+    manta_queue q;
+    size_t got;
+
+    for (int i = 0; i < n; i++) in[i] = manta_i64(i);
+    OK(manta_queue_new(0, NULL, &q));
+    CHECK(manta_queue_put_all(q, in, (size_t)n, LONG) == (n <= QUEUE_ITEMS_MOST ? MANTA_OK : MANTA_EINVAL));
+    OK(manta_queue_size(q, &got));
+    CHECK((int64_t)got == (n <= QUEUE_ITEMS_MOST ? n : 0));
+    manta_queue_release(q);
+}
+
+void scenario_thresholds(void)
+{
+    around(VALUE_INLINE, values_of);
+    around(FILL_ALONE, values_of);
+    around((int64_t)RING_MESSAGE, values_of);
+    around((int64_t)RING_SIZE, values_of);
+    around(SUBMIT_INLINE, arguments_together);
+    around(SUBMIT_FEW, arguments_few);
+    around(LEASE_MOST_WANTED, calls_ahead);
+    around(LEASE_MOST_SENT, calls_ahead);
+    around(IDS_MOST, references);
+    for (int n = ADDS_MOST / 70; n <= ADDS_MOST / 40; n += 4) large_results(n);
+    large_results(300);
+    around(QUEUE_ITEMS_MOST, queue_items);
+    until_nothing_is_held();
 }
 
 void scenario_sizes(void)

@@ -122,9 +122,6 @@ static void fill_call(maker *m, soak_op *op, int64_t most)
     while (m->n_values > 0 && op->n_args < SOAK_ARGS && one_in(&m->s, 2))
         add_arg(op, any(m, m->values, m->n_values));
     if (m->kills) op->f[SOAK_RETRIES] = soak_below(&m->s, 2) ? -2 : 0;
-    /* The only worker that there is room for may wait for a call that needs another (README.md). */
-    if (m->few_files) op->f[SOAK_DEPTH] = 0;
-    if (m->few_files) op->f[SOAK_HOW] &= ~4;
 }
 
 static void add_put(maker *m)

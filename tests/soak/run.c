@@ -247,16 +247,6 @@ static void check_all_is_free(const soak_run *r)
     manta_placement_group_remove(g);
 }
 
-/* Actors that are left. The node may remember some that were killed, or could not be started. */
-static uint64_t count_actors(const soak_run *r, const manta_view *v)
-{
-    uint64_t n = v->all_actors;
-
-    if (soak_is_strict || (r->kills == 0 && !r->few_files)) return n;
-    for (size_t i = 0; i < v->n_actors; i++) n -= v->actors[i].state == MANTA_VIEW_STATE_DEAD;
-    return n;
-}
-
 /* Nobody waits, nothing is held, no object is left. Those who let go say so on their own
  * ways to the daemon, so it is asked until it is so; the program's deadline is the limit. */
 static void check_nothing_waits(const soak_run *r)
@@ -272,10 +262,8 @@ static void check_nothing_waits(const soak_run *r)
             soak_wrong("the node says nothing: %s", manta_error_text());
         if (manta_view_take(address, MANTA_VIEW_ACTORS, 0, &v))
             soak_wrong("no view of the node: %s", manta_error_text());
-        uint64_t actors = count_actors(r, v);
-        /* A call that is ended by force as it ends may leave its result behind. */
-        uint64_t objects = r->ends > 0 && !soak_is_strict ? 0 : v->all_objects;
-        done = v->waiting == 0 && objects == 0 && actors == 0 && v->store_spilled == 0;
+        uint64_t actors = v->all_actors;
+        done = v->waiting == 0 && v->all_objects == 0 && actors == 0 && v->store_spilled == 0;
         for (int i = 0; i < v->n_amounts; i++) done = done && v->amounts[i].used == 0;
         snprintf(soak_shared->what, sizeof soak_shared->what,
                  "at the end %llu wait, %llu objects, %llu actors, %llu bytes on disk, or resources are left",

@@ -25,6 +25,7 @@ static inline node *bare_node_new(void)
     d->sched = sched_new(d->config.total, 1);
     d->registry = registry_new();
     d->refs = refs_new();
+    d->gifts = gifts_new();
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
     *j = (job){.id = BARE_JOB, .supervisor_fd = -1};

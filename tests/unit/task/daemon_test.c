@@ -186,6 +186,8 @@ static void say_add(node *d, uint32_t who, uint64_t id, uint32_t holder)
     proto_begin(&b, PROTO_ADD);
     wire_put_u64(&b, id);
     wire_put_u32(&b, holder);
+    wire_put_u64(&b, 0); /* it comes with no call */
+    wire_put_u64(&b, 0);
     value_put(&b, &v);
     wire_put_u64(&b, 0);
     wire w = wire_of(b.at, b.n);

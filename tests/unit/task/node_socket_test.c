@@ -74,6 +74,52 @@ static void only_a_folder_of_ours_alone(void **state)
     assert_true(!strncmp(path, "/tmp/manta-", 11));
 }
 
+/* Where the name is taken nodes are found elsewhere, in a folder that nobody else can take. */
+static void a_taken_name_is_gone_round(void **state)
+{
+    char taken[96], expected[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH], found[NODE_SOCKET_PATH],
+        host[65] = "";
+    char *home = strdup(getenv("HOME") ? getenv("HOME") : "/");
+    int fd, in;
+    (void)state;
+
+    unsetenv("XDG_RUNTIME_DIR");
+    setenv("HOME", own, 1);
+    setenv("XDG_CACHE_HOME", "relative", 1); /* as if it were not set */
+    node_socket_base = own;
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    snprintf(expected, sizeof expected, "%.40s/.cache/manta/run-%.40s", own, host);
+    snprintf(taken, sizeof taken, "%s/manta-%u", own, (unsigned)geteuid());
+    assert_int_equal(node_socket_folder(path, true), MANTA_OK);
+    assert_string_equal(path, taken); /* nobody has */
+    if (geteuid() == 0) {
+        assert_int_equal(chown(taken, 12345, 12345), 0);
+    } else {
+        assert_int_equal(rmdir(taken), 0);
+        assert_int_equal(symlink("/nowhere", taken), 0); /* one of another user is like it */
+    }
+    assert_int_equal(node_socket_folder(path, false), MANTA_ENOENT);
+    assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_ENOENT);
+    assert_int_equal(node_socket_open(NODE_SOCKET_MAIN, path, &fd), MANTA_OK);
+    assert_int_equal(strncmp(path, expected, strlen(expected)), 0);
+    assert_int_equal(node_socket_connect_main(found, &in), MANTA_OK);
+    assert_string_equal(found, path);
+    socket_close_all((int[]){in, fd}, 2);
+    assert_int_equal(chmod(expected, 0755), 0); /* it must be closed as well */
+    assert_int_equal(node_socket_folder(path, true), MANTA_EPERM);
+    setenv("XDG_CACHE_HOME",
+           "/a/path/that/is/so/long/that/no/socket/could/ever/be/called/by/it/in/this/system", 1);
+    assert_int_equal(node_socket_folder(path, true), MANTA_EINVAL);
+    setenv("XDG_CACHE_HOME", own, 1);
+    assert_int_equal(node_socket_folder(path, true), MANTA_OK);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    assert_int_equal(node_socket_folder(path, true), MANTA_EPERM);
+    setenv("HOME", home, 1);
+    free(home);
+    node_socket_base = "/tmp";
+}
+
 static void what_is_dead_is_swept(void **state)
 {
     char path[NODE_SOCKET_PATH], found[NODE_SOCKET_PATH];
@@ -139,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_a_folder_of_ours_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_taken_name_is_gone_round, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_dead_is_swept, setup, teardown),
         cmocka_unit_test_setup_teardown(every_call_fails_once, setup, teardown),
     };

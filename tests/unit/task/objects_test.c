@@ -95,7 +95,7 @@ static void say_item(manta_stream s, uint64_t index, uint64_t id, double x)
     wire_put_u64(&b, id);
     value_put(&b, &v);
     wire w = wire_of(b.at, b.n);
-    stream_item(&w);
+    stream_item(NULL, &w);
     buf_release(&b);
 }
 

@@ -2,6 +2,13 @@
 #ifndef TESTS_UNIT_TASK_SCHED_FIXTURE_H
 #define TESTS_UNIT_TASK_SCHED_FIXTURE_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "task/sched.h"
 
 static sched_actions out;
@@ -18,6 +25,22 @@ static inline void step(sched *s, sched_event e)
 {
     vec_clear(&out);
     sched_step(s, &e, &out);
+}
+
+static inline int count(sched_action_kind kind)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < out.n; i++) n += out.at[i].kind == kind;
+    return n;
+}
+
+static inline const sched_action *first(sched_action_kind kind)
+{
+    for (size_t i = 0; i < out.n; i++)
+        if (out.at[i].kind == kind) return &out.at[i];
+    fail_msg("no action %d", (int)kind);
+    return NULL;
 }
 
 static inline int clear(void **state)

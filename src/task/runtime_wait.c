@@ -1,0 +1,197 @@
+/* runtime_wait.c - waiting for something to change in this process, and saying that it has.
+ *
+ *     rt_wait:   look ──▶ spin ──▶ sleep on rt->bell ──▶ look again
+ *                 │        ▲                │
+ *                 │        └────────────────┘ rt_changed() rings, peers ring, the hook is asked
+ *                 ▼
+ *               done, or the time is over
+ *     rt_await:  the same for a program: a call that is found meanwhile is run on this stack (nested.h)
+ *
+ * Why no wake is lost: a waiter looks at its condition, at the rings and at rt->changes
+ * under the lock, and once more after it has said that it sleeps (eventcount_wait()). Whoever
+ * changes something rings the bell afterwards.
+ *
+ * What may be changed: how long to spin (waits). */
+#include "task/runtime.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "task/call.h"
+#include "task/deadlock.h"
+#include "task/hooks.h"
+#include "task/incoming.h"
+#include "task/leader.h"
+#include "task/nested.h"
+#include "task/peer.h"
+
+/* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
+ * about as long. After so many looks a spinner gives way at each turn, so that
+ * with more runnable threads than cores the others come first. */
+static const spin_policy waits = {
+    .clock_every = 16, .alone_turns = 200, .alone_ns = SPIN_ANY_TIME, .limit_ns = 60000};
+
+#define ASK_NS 50000000 /* from one question to the program's hook to the next */
+
+/* ---- waking others ---- */
+
+void rt_changed(void)
+{
+    rt->changes++;
+    if (rt->bell) eventcount_notify(rt->bell);
+}
+
+void rt_nudge(void)
+{
+    uint64_t one = 1;
+
+    if (!rt->watcher_idles) return;
+    rt->watcher_idles = false;
+    (void)!write(rt->nudge_fd, &one, sizeof one);
+}
+
+/* ---- waiting ---- */
+
+static bool look_again(void *ctx)
+{
+    mutex_lock(&rt->lock);
+    bool yes = rt->changes != *(uint64_t *)ctx || peers_have_work();
+    mutex_unlock(&rt->lock);
+    return yes;
+}
+
+/* When a wait asks the program's hook whether it is to be ended. A signal that comes just before
+ * the thread sleeps, or to another thread, ends no sleep: so no sleep is long. */
+typedef struct asking {
+    bool on;
+    int64_t at; /* when it is time; 0: not known yet */
+} asking;
+
+/* Whether the hook ends the wait; the lock is given away while it is asked. */
+static bool asked_to_end(asking *a, int64_t now)
+{
+    if (!a->on || now == 0) return false;
+    if (a->at == 0) a->at = now + ASK_NS;
+    if (now < a->at) return false;
+    mutex_unlock(&rt->lock);
+    bool ends = hooks_interrupted();
+    mutex_lock(&rt->lock);
+    a->at = clock_now_ns() + ASK_NS;
+    return ends;
+}
+
+/* Sleeps, without the lock, until something has changed, the time is over or the hook is to be asked. */
+static void sleep_until_changed(asking *a, int64_t deadline)
+{
+    uint64_t seen = rt->changes;
+
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    if (a->on && a->at < deadline) deadline = a->at;
+    if (eventcount_wait_signal(rt->bell, look_again, &seen, deadline) == MANTA_EINTERRUPTED) a->at = 1;
+    mutex_lock(&rt->lock);
+}
+
+static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks)
+{
+    manta_status st = MANTA_OK;
+    spin s = {0};
+    asking a = {.on = asks};
+    bool blocked = false;
+
+    rt->waiters++;
+    for (;;) {
+        if (rt_pump()) {
+            s = (spin){0};
+            if (rt->waiters > 1) rt_changed();
+        }
+        if (done(ctx)) break;
+        leader_call_waits();
+        if (rt->is_local) { /* nobody else will ever do anything */
+            st = MANTA_ETIMEDOUT;
+            break;
+        }
+        spin_turn turn = spin_next(&s, &waits);
+        if (s.now >= deadline) {
+            st = MANTA_ETIMEDOUT;
+            break;
+        }
+        if (asked_to_end(&a, s.now)) {
+            st = MANTA_EINTERRUPTED;
+            break;
+        }
+        if (turn == SPIN_OVER) {
+            if (rt_current && !rt->blocked && rt->threads == 0) {
+                blocked = true;
+                exec_block(true);
+                deadlock_ask();
+            }
+            sleep_until_changed(&a, deadline);
+            s = (spin){0};
+            continue;
+        }
+        mutex_unlock(&rt->lock);
+        if (turn == SPIN_YIELD) {
+            sched_yield();
+        } else {
+            spin_pause();
+        }
+        mutex_lock(&rt->lock);
+    }
+    rt->waiters--;
+    if (blocked) exec_block(false);
+    if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
+    return st;
+}
+
+manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
+{
+    return wait_for(done, ctx, deadline, false);
+}
+
+typedef struct patience {
+    bool (*done)(void *ctx);
+    rt_find *find; /* NULL: nothing is to be run */
+    void *ctx;
+    nested_terms terms;
+    call *found;
+} patience;
+
+static bool is_cancelled(void)
+{
+    return rt_current && atomic_load(&rt_current->cancelled);
+}
+
+/* What a wait of a program ends with, for the time being: also with a call that this thread
+ * is to run itself. */
+static bool patience_ends(void *ctx)
+{
+    patience *p = ctx;
+
+    if (p->done(p->ctx) || is_cancelled()) return true;
+    p->found = p->find ? p->find(p->ctx, p->terms) : NULL;
+    return p->found != NULL;
+}
+
+static nested_terms terms_until(int64_t deadline)
+{
+    return (nested_terms){deadline == CLOCK_NEVER ? INT64_MAX : deadline - clock_now_ns()};
+}
+
+manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms)
+{
+    int64_t deadline = timeout_ms == 0 ? 0 : clock_deadline(timeout_ms);
+    patience p = {.done = done, .find = timeout_ms == 0 || !rt_current ? NULL : find, .ctx = ctx};
+
+    for (;;) {
+        if (p.find) p.terms = terms_until(deadline);
+        if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
+        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted);
+        if (st == MANTA_EINTERRUPTED) return manta_fail(st, "the wait was interrupted");
+        if (st) return st;
+        if (done(ctx)) return MANTA_OK;
+        if (is_cancelled()) return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
+        nested_run(p.found);
+    }
+}
