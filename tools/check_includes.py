@@ -20,11 +20,12 @@ SEES = {
     "store": ["base", "os", "net"],
     "comm": ["base", "os", "net"],
     "task": ["base", "os", "net", "store"],
+    "web": ["base", "os"],
     "tensor": ["base", "os"],
     "nn": ["base", "tensor"],
     "data": ["base", "os", "tensor"],
-    "format": ["base", "os", "tensor", "nn", "data"],
-    "train": ["base", "os", "net", "store", "comm", "task", "tensor", "nn", "data", "format"],
+    "format": ["base", "os", "web", "tensor", "nn", "data"],
+    "train": ["base", "os", "net", "store", "comm", "task", "web", "tensor", "gpu", "nn", "data", "format"],
 }
 PROGRAMS = ["cli", "dash", "python"]
 # Programs that are linked with folders of the library, and the folders they see.
@@ -132,10 +133,10 @@ LIBRARY = {
     "png.h": ["format"],
     "jpeglib.h": ["format"],
     "jerror.h": ["format"],
-    "curl/": ["format"],
+    "curl/": ["web"],
     "openssl/": ["net"],
     "cairo": ["cli"],
-    "jansson.h": ["format", "train", "cli", "dash"],
+    "jansson.h": ["web", "format", "train", "cli", "dash"],
     "sqlite3.h": ["train"],
 }
 

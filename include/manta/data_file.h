@@ -61,6 +61,8 @@ typedef struct manta_open_options {
  *   shard-{000000..000003}.tar         WebDataset: images (or npy) as x, cls as y;
  *   shard-*.tar:npy,json.label         or what the members are called
  *   a.tfrecord:x=image,y=label         TFRecord files (plain, gzip, zlib) of Examples, by feature
+ * Wherever a file is named, s3://BUCKET/KEY or https://HOST/PATH may stand: it is brought into the user's
+ * cache folder, and brought again when the server has another.
  * Named sets are looked for in $MANTA_DATA, the user's cache folder and the
  * folder that came with Manta, in this order.
  * Large files may go on being decoded after this returns; what is wrong with

@@ -8,10 +8,8 @@
  *
  * MANTA_DATA_URL, when set, stands for the folder that the builtin datasets lie in:
  * MANTA_DATA_URL/mnist/train-images-idx3-ubyte.gz. */
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +22,11 @@
 #include "base/sha256.h"
 #include "base/suggest.h"
 #include "format/builtin_datasets.h"
+#include "format/fetch.h"
+#include "format/remote.h"
 #include "os/file.h"
 #include "os/sys.h"
+#include "web/curl.h"
 #include <manta/data_file.h>
 #include <zlib.h>
 
@@ -36,6 +37,7 @@ typedef struct transfer {
     int64_t done; /* bytes of the part now */
     char range[32];
     bool begun; /* the first byte of the answer is here */
+    const curl_table *lib;
     CURL *curl;
     manta_progress_fn progress;
     void *user;
@@ -50,7 +52,7 @@ static manta_status begin_response(transfer *t)
     long code = 0;
 
     t->begun = true;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->lib->curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     if (code != 206 && t->have > 0) {
         t->have = t->done = 0;
         if (os->ftruncate(t->fd, 0)) return file_fail(errno, "cutting the part of", t->file);
@@ -98,65 +100,58 @@ static manta_status fail_transfer(const transfer *t, CURLcode r, const char *tex
     long code = 0;
 
     if (t->st) return t->st;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->lib->curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     if (r == CURLE_HTTP_RETURNED_ERROR) {
         return manta_fail(code == 404 ? MANTA_ENOENT : MANTA_EIO, "%s: the server answered %ld", t->url,
                           code);
     }
     return manta_fail(r == CURLE_OPERATION_TIMEDOUT ? MANTA_ETIMEDOUT : MANTA_EIO,
                       "%s: %s after %lld bytes; fetching again goes on there", t->url,
-                      text[0] ? text : curl_easy_strerror(r), (long long)t->done);
+                      text[0] ? text : t->lib->curl_easy_strerror(r), (long long)t->done);
 }
 
 static void set_options(transfer *t, char *error)
 {
     CURL *c = t->curl;
 
-    curl_easy_setopt(c, CURLOPT_URL, t->url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
-    curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 30L);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a silent server is given up after a minute */
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, 60L);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "manta");
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
+    t->lib->curl_easy_setopt(c, CURLOPT_URL, t->url);
+    t->lib->curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    t->lib->curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    t->lib->curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
+    t->lib->curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
+    t->lib->curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
+    t->lib->curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    t->lib->curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 30L);
+    t->lib->curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a silent server is given up after a minute */
+    t->lib->curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, 60L);
+    t->lib->curl_easy_setopt(c, CURLOPT_USERAGENT, "manta");
+    t->lib->curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
     /* CURLOPT_RESUME_FROM would give up on a server that knows no ranges. */
     snprintf(t->range, sizeof t->range, "%lld-", (long long)t->have);
-    if (t->have > 0) curl_easy_setopt(c, CURLOPT_RANGE, t->range);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive_bytes);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, report_progress);
-    curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
-    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-}
-
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-
-static void curl_start(void)
-{
-    curl_global_init(CURL_GLOBAL_DEFAULT);
+    if (t->have > 0) t->lib->curl_easy_setopt(c, CURLOPT_RANGE, t->range);
+    t->lib->curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive_bytes);
+    t->lib->curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
+    t->lib->curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, report_progress);
+    t->lib->curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
+    t->lib->curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
 }
 
 static manta_status perform_transfer(transfer *t)
 {
     char error[CURL_ERROR_SIZE] = "";
 
-    pthread_once(&curl_once, curl_start);
-    t->curl = curl_easy_init();
+    TRY(curl_table_get(&t->lib));
+    t->curl = t->lib->curl_easy_init();
     if (!t->curl) return manta_fail(MANTA_ENOMEM, "%s: libcurl could not be started", t->url);
     set_options(t, error);
-    CURLcode r = curl_easy_perform(t->curl);
+    CURLcode r = t->lib->curl_easy_perform(t->curl);
     long code = 0;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->lib->curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     /* 416: nothing lies behind what we have, so perhaps it is whole; the
      * checksum will tell. */
     bool whole = t->have > 0 && code == 416;
     manta_status st = r == CURLE_OK || whole ? MANTA_OK : fail_transfer(t, r, error);
-    curl_easy_cleanup(t->curl);
+    t->lib->curl_easy_cleanup(t->curl);
     return st;
 }
 
@@ -296,6 +291,11 @@ out:
     return st;
 }
 
+manta_status fetch_to(const char *url, const char *dir, const char *name)
+{
+    return fetch_file(&(wanted){.url = url, .dir = dir, .name = name});
+}
+
 /* ---- sets and URLs ---------------------------------------------------------------------- */
 
 static manta_status fetch_set(const builtin_dataset *set, const char *dir, manta_progress_fn progress,
@@ -368,7 +368,10 @@ manta_status manta_data_fetch(const char *name_or_url, const char *sha, manta_pr
                           name_or_url, builtin_names(), builtin_near(name_or_url, hint, sizeof hint));
     }
     TRY(builtin_cache_dir(&cache));
-    if (set) {
+    if (!strncmp(name_or_url, "s3://", 5)) {
+        st = remote_bring_all(name_or_url, &where);
+        if (!st) st = check_digest(where, name_or_url, sha, false);
+    } else if (set) {
         where = mem_printf("%s/%s", cache, set->name);
         st = fetch_set(set, where, progress, user);
     } else {

@@ -13,6 +13,7 @@
 #include "format/joined.h"
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_table.h"
+#include "format/remote.h"
 #include "format/spec.h"
 #include "format/tfrecord/tfrecord.h"
 #include "format/webdataset/webdataset.h"
@@ -165,13 +166,17 @@ manta_status manta_dataset_open(const char *text, const manta_open_options *opti
 
     static const manta_open_options none;
     const manta_open_options *o = options ? options : &none;
-    manta_dataset *d;
+    manta_dataset *d = NULL;
+    char *here = NULL;
+    manta_status st;
 
     if (o->shards < 0 || o->shard < 0 || (o->shards && o->shard >= o->shards)) {
         return manta_fail(MANTA_EINVAL, "dataset '%s': there is no part %d of %d", text, o->shard, o->shards);
     }
     if (o->learnt) *o->learnt = NULL;
-    TRY(open_text(text, o, &d));
-    *out = d;
-    return MANTA_OK;
+    TRY(remote_bring_all(text, &here));
+    st = open_text(here ? here : text, o, &d);
+    mem_free(here);
+    if (!st) *out = d;
+    return st;
 }
