@@ -9,7 +9,9 @@
 /* The option of all commands about runs. */
 #define RUNS_STORAGE                                                                                         \
     {                                                                                                        \
-        "storage", OPTION_TEXT, "DIR", "Where the runs lie; $MANTA_STORAGE or ~/manta-runs when not given"   \
+        "storage", OPTION_TEXT, "DIR",                                                                       \
+            "Where the runs lie, a folder or s3://BUCKET/PREFIX; $MANTA_STORAGE or ~/manta-runs when not "   \
+            "given"                                                                                          \
     }
 
 /* The run called `name` below storage (NULL: where runs lie), or in the folder

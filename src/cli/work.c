@@ -18,6 +18,7 @@ const option_group work_run_options = {"Computing:", (const cli_option[]){SETTIN
                                                                           SETTING("threads-per-worker"),
                                                                           SETTING("kernels"),
                                                                           SETTING("precision"),
+                                                                          SETTING("device"),
                                                                           SETTING("debug"),
                                                                           {0}}};
 

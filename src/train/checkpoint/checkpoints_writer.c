@@ -48,15 +48,16 @@ static manta_status fill_with_state(const void *ctx, const char *temp, manifest 
 
 static void note_failure(manta_checkpoints *m, const char *path)
 {
-    const char *why = NULL;
+    const char *colon;
     manta_error e;
 
     manta_error_get(&e);
-    /* Said once, until one can be written again; the whole sentence is the run's own, at its end. */
-    for (const char *colon; (colon = strstr(why ? why : e.text, ": "));) why = colon + 2;
+    /* Said once, until one can be written again; the whole sentence is the run's own, at its end. What stands
+     * before the first colon is where it was written, which `path` says. */
+    colon = strstr(e.text, ": ");
     if (!m->failing++)
         log_warn("a checkpoint could not be written", LOG_STR("path", path),
-                 LOG_STR("why", why ? why : e.text));
+                 LOG_STR("why", colon ? colon + 2 : e.text));
     mutex_lock(&m->guard);
     if (!m->failure.code) m->failure = e;
     mutex_unlock(&m->guard);

@@ -1,4 +1,7 @@
 /* recipe_table.c - where the mapping of tables lies, and keeping it there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +12,9 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "train/recipe/recipe.h"
+#include "train/storage/storage.h"
+
+enum { MAPPING_MOST = 64 << 20 };
 
 #define FILE_TAIL   ".table.json" /* behind the name of a file */
 #define FOLDER_NAME "table.json" /* in the folder of a run */
@@ -18,12 +24,70 @@ static bool is_table(const char *spec)
     return strstr(spec, ".csv") || strstr(spec, ".tsv") || strstr(spec, ".parquet");
 }
 
+/* A name for a file that lies here for a moment. Owned. */
+static manta_status name_here(char **out)
+{
+    const char *folder = getenv("TMPDIR");
+    char *path = mem_printf("%s/manta-table-XXXXXX", folder && *folder == '/' ? folder : "/tmp");
+    int fd = mkostemp(path, O_CLOEXEC);
+
+    if (fd < 0) {
+        manta_status st = file_fail(errno, "creating", path);
+        mem_free(path);
+        return st;
+    }
+    close(fd);
+    *out = path;
+    return MANTA_OK;
+}
+
+/* Loads a mapping of a run that lies in another storage than the file system. */
+static manta_status load_stored(manta_recipe *r, const char *path)
+{
+    char *here = NULL;
+    void *text = NULL;
+    size_t n = 0;
+    manta_status st = storage_read(path, MAPPING_MOST, &text, &n);
+
+    if (st == MANTA_ENOENT) return MANTA_OK;
+    if (!st) st = name_here(&here);
+    if (!st) st = file_replace(here, text, n);
+    if (!st) st = manta_table_load(here, &r->table);
+    if (here) unlink(here);
+    mem_free(here);
+    mem_try_free(text);
+    return st;
+}
+
+/* Keeps a mapping with a run that lies in another storage than the file system. */
+static manta_status keep_stored(const manta_recipe *r, const char *path)
+{
+    char *to = mem_printf("%s/" FOLDER_NAME, path), *here = NULL;
+    manta_status st = MANTA_OK;
+
+    if (r->table) {
+        st = name_here(&here);
+        if (!st) st = manta_table_save(r->table, here);
+        if (!st) st = storage_take(here, to, NULL);
+        if (st && here) unlink(here);
+    } else if ((st = storage_remove(to)) == MANTA_ENOENT) {
+        st = MANTA_OK;
+    }
+    mem_free(here);
+    mem_free(to);
+    return st;
+}
+
 /* Loads the mapping at `path`, which it takes, when one lies there and none was found before. */
 static manta_status try_path(manta_recipe *r, char *path)
 {
     manta_status st = MANTA_OK;
 
-    if (!r->table && !access(path, F_OK)) st = manta_table_load(path, &r->table);
+    if (!r->table && !storage_is_local(path)) {
+        st = load_stored(r, path);
+    } else if (!r->table && !access(path, F_OK)) {
+        st = manta_table_load(path, &r->table);
+    }
     mem_free(path);
     return st;
 }
@@ -71,6 +135,7 @@ manta_status manta_recipe_keep_table(const manta_recipe *r, const char *path)
 {
     REFUSE_NULL(r);
     REFUSE_NULL(path);
+    if (!storage_is_local(path)) return keep_stored(r, path);
 
     struct stat info;
     bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);

@@ -147,7 +147,8 @@ static const manta_setting settings[] = {
     TEXT("name", "NAME",
          "Keep the run in a folder of this name: configuration, metrics, events, logs, checkpoints, result"),
     TEXT("storage", "DIR",
-         "Where such folders lie; $MANTA_STORAGE or ~/manta-runs when not given. Without --name the run is "
+         "Where such folders lie, a folder or s3://BUCKET/PREFIX; $MANTA_STORAGE or ~/manta-runs when not "
+         "given. Without --name the run is "
          "called after its model and numbered"),
     TEXT("run-dir", "DIR", "The folder of the run itself, instead of --storage and --name"),
     TEXT("checkpoint-every", "N",

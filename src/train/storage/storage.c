@@ -7,11 +7,12 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "train/storage/storage_folder.h"
+#include "train/storage/storage_s3.h"
 
 enum { ROWS = 8 };
 
-static const storage_ops *rows[ROWS] = {&storage_folder};
-static int n_rows = 1;
+static const storage_ops *rows[ROWS] = {&storage_folder, &storage_s3};
+static int n_rows = 2;
 
 /* The length of the scheme before "://"; 0: the path has none. */
 static size_t scheme_of(const char *path)

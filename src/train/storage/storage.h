@@ -57,7 +57,8 @@ typedef struct storage_ops {
     manta_status (*remove_empty)(void *ctx, const char *path); /* optional: folders go with what is in them */
     manta_status (*sync)(void *ctx, const char *path); /* optional: the names in a folder, durable */
 
-    /* The folder `temp` becomes `path`, beside it. MANTA_EUNKNOWN it is in place, perhaps not durable. */
+    /* The folder `temp` becomes `path`, beside it. MANTA_EUNKNOWN it may be in place: it is perhaps not durable,
+     * or no answer came. */
     manta_status (*publish)(void *ctx, const char *temp, const char *path);
     /* A published folder goes; fine when it is gone already. */
     manta_status (*withdraw)(void *ctx, const char *path);

@@ -499,9 +499,9 @@ static void the_path_chooses(void **state)
 static void assert_refused(manta_status st)
 {
     assert_int_equal(st, MANTA_EUNSUPPORTED);
-    assert_error_says("there is no storage 's3' yet");
-    assert_error_says("expected the path of a folder, memory://");
-    assert_int_not_equal(access("s3:", F_OK), 0); /* and nothing was made of it */
+    assert_error_says("there is no storage 'gs' yet");
+    assert_error_says("expected the path of a folder, s3://BUCKET/PREFIX, memory://");
+    assert_int_not_equal(access("gs:", F_OK), 0); /* and nothing was made of it */
 }
 
 static void unknown_schemes_are_refused(void **state)
@@ -513,15 +513,15 @@ static void unknown_schemes_are_refused(void **state)
     int n;
 
     (void)state;
-    assert_refused(manta_checkpoints_open("s3://bucket/c", NULL, &m));
+    assert_refused(manta_checkpoints_open("gs://bucket/c", NULL, &m));
     assert_refused(
-        manta_checkpoints_open("s3://bucket/c", &(manta_checkpoints_options){.read_only = true}, &m));
-    assert_refused(manta_checkpoint_open("s3://bucket/c/checkpoint-000001", &c));
-    assert_refused(manta_run_open(&(manta_run_options){.storage = "s3://bucket"}, &r));
-    assert_refused(manta_run_open(&(manta_run_options){.storage = "s3://bucket", .name = "a"}, &r));
-    assert_refused(manta_run_open(&(manta_run_options){.folder = "s3://bucket/a"}, &r));
-    assert_refused(manta_runs_list("s3://bucket", &runs, &n));
-    assert_refused(manta_run_read("s3://bucket/a", &info));
+        manta_checkpoints_open("gs://bucket/c", &(manta_checkpoints_options){.read_only = true}, &m));
+    assert_refused(manta_checkpoint_open("gs://bucket/c/checkpoint-000001", &c));
+    assert_refused(manta_run_open(&(manta_run_options){.storage = "gs://bucket"}, &r));
+    assert_refused(manta_run_open(&(manta_run_options){.storage = "gs://bucket", .name = "a"}, &r));
+    assert_refused(manta_run_open(&(manta_run_options){.folder = "gs://bucket/a"}, &r));
+    assert_refused(manta_runs_list("gs://bucket", &runs, &n));
+    assert_refused(manta_run_read("gs://bucket/a", &info));
     assert_int_not_equal(access("memory:", F_OK), 0);
 }
 
