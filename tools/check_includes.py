@@ -22,10 +22,11 @@ SEES = {
     "task": ["base", "os", "net", "store"],
     "web": ["base", "os"],
     "tensor": ["base", "os"],
+    "gpu": ["base", "os", "tensor"],
     "nn": ["base", "tensor"],
     "data": ["base", "os", "tensor"],
     "format": ["base", "os", "web", "tensor", "nn", "data"],
-    "train": ["base", "os", "net", "store", "comm", "task", "web", "tensor", "nn", "data", "format"],
+    "train": ["base", "os", "net", "store", "comm", "task", "web", "tensor", "gpu", "nn", "data", "format"],
 }
 PROGRAMS = ["cli", "dash", "python"]
 # Programs that are linked with folders of the library, and the folders they see.
@@ -124,6 +125,7 @@ OWNER = {
 LIBRARY = {
     "os/futex.h": ["os"],  # whoever sleeps on a word does it by os/eventcount.h
     "linux/futex.h": ["os"],
+    "cuda": ["gpu"],
     "oneapi/": ["tensor"],
     "dnnl": ["tensor"],
     "zlib.h": ["format"],

@@ -198,7 +198,7 @@ MANTA_API manta_status manta_recipe_keep_table(const manta_recipe *r, const char
 #define MANTA_RECIPE_BATCH 32 /* samples of a step and worker when nothing is set */
 
 /* What "workers", "threads-per-worker", "seed", "shards", "strategy", "servers", "staleness",
- * "batch-norm", "kernels", "precision" and "debug" say. Texts are borrowed until they are set again. */
+ * "batch-norm", "kernels", "precision", "device" and "debug" say. Texts are borrowed until they are set again. */
 MANTA_API manta_status manta_recipe_session_options(manta_recipe *r,
                                                     manta_session_options *out) MANTA_MUST_USE;
 /* What "epochs", "initial-epoch", "batch", "global-batch", "steps-per-epoch",

@@ -119,7 +119,8 @@ const command cmd_train = {
         "was "
         "begun with, to the bytes that it would have ended with. Options that are given again must be the "
         "same, but for those that leave the result as it is: --epochs, --workers (the samples of a step and "
-        "its shards stay), --threads-per-worker, --kernels, --debug, --max-failures, --checkpoint-every, "
+        "its shards stay), --threads-per-worker, --kernels, --device, --debug, --max-failures, "
+        "--checkpoint-every, "
         "--keep, --keep-best, --save and those of a cluster. Names of files are looked for where the command "
         "is given, as ever.",
     .examples = "  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch 64\n"

@@ -98,7 +98,8 @@ static bool is_free(const char *name)
         "epochs",      "threads-per-worker", "max-failures",  "checkpoint-every",
         "keep",        "keep-best",          "save",          "debug",
         "cluster-key", "cluster-timeout",    "insecure-bulk", "log-level",
-        "log-to",      "log-stamp",          "log-size",      NULL};
+        "log-to",      "log-stamp",          "log-size",      "device",
+        NULL};
 
     return is_one_of(name, free_ones);
 }

@@ -20,6 +20,9 @@ static void read_profile(training *r)
             "--profile: workers of parameter servers take whatever step comes next; none is everybody's");
     if (r->profile.workers > 1 && trace)
         cli_usage("--profile-trace looks at one process: leave --workers out");
+    if (r->so.device && !strcmp(r->so.device, "auto")) r->so.device = NULL;
+    if (r->so.device && *r->so.device && strcmp(r->so.device, "cpu"))
+        cli_usage("--profile measures the layers on the processor: leave --device out");
     profile_plan(&r->profile, &r->fit);
 }
 

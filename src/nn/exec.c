@@ -135,40 +135,47 @@ static const char *node_layer(const exec *e, const graph_node *g)
 
 /* ---- inputs ---- */
 
-/* Checks the caller's array against the model's and converts its type. */
-static manta_status take_input(exec *e, const plan *p, const exec_run *r, int i)
+manta_status exec_fit_input(const manta_model *m, int i, int64_t batch, const manta_array *given,
+                            manta_array *want)
 {
-    const graph_port *port = &e->m->inputs[i];
-    manta_array want = e->m->values[port->value].a, given = r->inputs[i];
+    const graph_port *port = &m->inputs[i];
     char a[96], b[96];
     bool fits;
 
-    want.shape[0] = r->batch;
-    want = manta_array_of(want.dtype, want.ndim, want.shape, e->block + p->input_at[i].offset);
-    fits = given.data && manta_array_is_contiguous(&given) && given.ndim >= 1 && given.shape[0] == r->batch &&
-           manta_array_count(&given) == manta_array_count(&want);
+    *want = m->values[port->value].a;
+    want->shape[0] = batch;
+    *want = manta_array_of(want->dtype, want->ndim, want->shape, NULL);
+    fits = given->data && manta_array_is_contiguous(given) && given->ndim >= 1 && given->shape[0] == batch &&
+           manta_array_count(given) == manta_array_count(want);
     /* (28, 28) and (28, 28, 1) are the same samples; other shapes are a mistake. */
-    for (int j = 0, k = 0; fits && (j < want.ndim || k < given.ndim);) {
-        if (j < want.ndim && k < given.ndim && want.shape[j] == given.shape[k]) {
+    for (int j = 0, k = 0; fits && (j < want->ndim || k < given->ndim);) {
+        if (j < want->ndim && k < given->ndim && want->shape[j] == given->shape[k]) {
             j++, k++;
-        } else if (j < want.ndim && want.shape[j] == 1) {
+        } else if (j < want->ndim && want->shape[j] == 1) {
             j++;
-        } else if (k < given.ndim && given.shape[k] == 1) {
+        } else if (k < given->ndim && given->shape[k] == 1) {
             k++;
         } else {
             fits = false;
         }
     }
-    if (!fits) {
-        return manta_fail(MANTA_EINVAL,
-                          "input '%s' of model '%s' was given an array of shape %s, expected %s", port->name,
-                          e->m->name, manta_shape_text(given.ndim, given.shape, a, sizeof a),
-                          manta_shape_text(want.ndim, want.shape, b, sizeof b));
-    }
+    if (fits) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "input '%s' of model '%s' was given an array of shape %s, expected %s",
+                      port->name, m->name, manta_shape_text(given->ndim, given->shape, a, sizeof a),
+                      manta_shape_text(want->ndim, want->shape, b, sizeof b));
+}
+
+/* Checks the caller's array against the model's and converts its type. */
+static manta_status take_input(exec *e, const plan *p, const exec_run *r, int i)
+{
+    manta_array want, given = r->inputs[i];
+
+    TRY(exec_fit_input(e->m, i, r->batch, &given, &want));
     if (given.dtype == want.dtype) {
         inputs_of(e)[i] = given.data;
         return MANTA_OK;
     }
+    want.data = e->block + p->input_at[i].offset;
     given = manta_array_of(given.dtype, want.ndim, want.shape, given.data);
     inputs_of(e)[i] = want.data;
     return copy_strided(e->opt.pool, &want, &given, false);
@@ -362,10 +369,22 @@ static manta_array rows_view(manta_array a, int64_t rows)
     return manta_array_of(a.dtype, shape[1] == 1 ? 1 : 2, shape, a.data);
 }
 
+manta_status exec_fit_target(const manta_model *m, const objective_head *head, int64_t rows,
+                             const manta_array *target, const float *weight)
+{
+    const graph_port *port = &m->outputs[head->output];
+
+    if (weight && head->inner != 1) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "output %d: sample weights were given, and it has %lld rows a sample, expected 1",
+                          head->output, (long long)head->inner);
+    }
+    return loss_check_target(&head->loss, port->name ? port->name : "output", rows, head->classes, target);
+}
+
 static manta_status run_head(exec *e, const plan *p, const exec_run *r, int h, double *sums)
 {
     const objective_head *head = &e->o->heads[h];
-    const graph_port *port = &e->m->outputs[head->output];
     const float *weight = r->weights ? r->weights[h] : NULL;
     int64_t rows = r->batch * head->inner;
     manta_loss_call c = {.config = head->user_config ? head->user_config : &head->config,
@@ -377,13 +396,7 @@ static manta_status run_head(exec *e, const plan *p, const exec_run *r, int h, d
                          .grad = address_of_place(e, r, p->heads[h].dpred_at)};
     double sum = 0, weights = 0;
 
-    if (weight && head->inner != 1) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "output %d: sample weights were given, and it has %lld rows a sample, expected 1",
-                          head->output, (long long)head->inner);
-    }
-    TRY(loss_check_target(&head->loss, port->name ? port->name : "output", rows, head->classes,
-                          &r->targets[h]));
+    TRY(exec_fit_target(e->m, head, rows, &r->targets[h], weight));
     c.target = rows_view(r->targets[h], rows);
     c.weight = weight;
     TRY(head->loss.fn(&c));

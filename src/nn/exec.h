@@ -57,6 +57,13 @@ typedef struct exec_run {
     void *settled_ctx;
 } exec_run;
 
+/* Whether the array is `batch` samples of input i of the model; *want: what it was expected to be, without data. */
+manta_status exec_fit_input(const manta_model *m, int i, int64_t batch, const manta_array *given,
+                            manta_array *want);
+/* Whether the target and the sample weights, or NULL, are those of so many rows of a head. Reads no element. */
+manta_status exec_fit_target(const manta_model *m, const objective_head *head, int64_t rows,
+                             const manta_array *target, const float *weight);
+
 /* Forward, then losses and metrics: the slot's sums are written whole.
  * MANTA_EINVAL an input or target that does not fit, or a label out of range;
  * MANTA_ENAN in debug mode. */

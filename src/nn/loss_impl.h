@@ -1,5 +1,5 @@
-/* nn/loss_impl.h - the functions behind the names of loss.h; only loss*.c and
- * metric*.c include it. */
+/* nn/loss_impl.h - the functions behind the names of loss.h; only loss*.c,
+ * metric*.c and lower*.c include it. */
 #ifndef NN_LOSS_IMPL_H
 #define NN_LOSS_IMPL_H
 
@@ -23,6 +23,9 @@ static inline const loss_config *loss_options(const manta_loss_call *c)
 
 /* The canonical name of a built-in loss's function; NULL for a program's own. */
 const char *loss_name_of(manta_loss_fn fn, bool *sparse);
+
+/* The canonical name of a built-in metric's function; NULL for a program's own. */
+const char *metric_name_of(manta_metric_fn fn);
 
 /* "a, b, c": the built-in names. */
 const char *loss_names(void);

@@ -226,6 +226,14 @@ static const struct {
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
 
+const char *metric_name_of(manta_metric_fn fn)
+{
+    for (int i = 0; i < N_METRICS; i++) {
+        if (metrics[i].fn == fn) return metrics[i].name;
+    }
+    return NULL;
+}
+
 static manta_status check_options(const manta_metric *m)
 {
     if (m->k < 0)

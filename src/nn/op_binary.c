@@ -11,11 +11,6 @@
 
 #include "tensor/copy.h"
 
-/* How the axes of the output lead to the elements of an operand: 0 repeats. */
-typedef struct strides {
-    int64_t s[MANTA_MAX_DIMS];
-} strides;
-
 /* Axis of `a` that meets axis i of an output with n dimensions; -1: none. */
 static int axis_of(const manta_array *a, int n, int i)
 {
@@ -61,9 +56,9 @@ static manta_status binary_plan(manta_op_plan *p)
     return MANTA_OK;
 }
 
-static strides strides_of(const manta_array *a, const manta_array *out)
+op_strides op_strides_of(const manta_array *a, const manta_array *out)
 {
-    strides st = {{0}};
+    op_strides st = {{0}};
     int64_t stride = 1;
 
     for (int i = out->ndim - 1; i >= 0; i--) {
@@ -74,8 +69,7 @@ static strides strides_of(const manta_array *a, const manta_array *out)
     return st;
 }
 
-/* Elements after which b repeats within the output as a whole, or 0 when it does not. */
-static int64_t period_of(const manta_array *b, const manta_array *out)
+int64_t op_period_of(const manta_array *b, const manta_array *out)
 {
     int64_t n = 1;
     int i = out->ndim - 1;
@@ -99,7 +93,7 @@ typedef struct binary_job {
 static manta_array repeated_view(const manta_array *a, const manta_array *out)
 {
     manta_array view = manta_array_of(MANTA_DTYPE_F32, out->ndim, out->shape, a->data);
-    strides st = strides_of(a, out);
+    op_strides st = op_strides_of(a, out);
 
     for (int i = 0; i < out->ndim; i++) view.strides[i] = st.s[i];
     return view;
@@ -125,7 +119,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
 {
     const manta_array *a = &c->in[0], *b = &c->in[1], *out = &c->out[0];
     binary_job j = {.c = c, .op = op, .n = manta_array_count(out)};
-    int64_t pa = period_of(a, out), pb = period_of(b, out);
+    int64_t pa = op_period_of(a, out), pb = op_period_of(b, out);
 
     if (j.n == 0) return MANTA_OK;
     if ((c->inner->relu || c->inner->round_out) && pa == j.n && pb == j.n) {
@@ -152,7 +146,7 @@ typedef struct sum_job {
     const float *dy;
     kern_binary op;
     int which; /* the operand whose gradient this is */
-    strides own, other;
+    op_strides own, other;
 } sum_job;
 
 /* The gradient of one element: over all places of the output that show it. */
@@ -198,7 +192,7 @@ static void backward_one(const manta_op_call *c, kern_binary op, int which, cons
 {
     const manta_array *out = &c->out[0], *other = &c->in[1 - which];
     int64_t n = manta_array_count(out), own = manta_array_count(&c->in[which]),
-            repeat = period_of(other, out);
+            repeat = op_period_of(other, out);
     float *d = op_f32(&c->din[which]);
     sum_job j = {.c = c, .dy = dy, .op = op, .which = which};
 
@@ -207,11 +201,11 @@ static void backward_one(const manta_op_call *c, kern_binary op, int which, cons
                              c->accumulate[which] ? 1 : 0, d);
     } else if (own == n && repeat && !c->accumulate[which]) {
         op_kernels(c)->binary(op_pool(c), KERN_MUL, n, dy, repeat, op_f32(other), d);
-    } else if (op != KERN_MUL && period_of(&c->in[which], out) && !(op == KERN_SUB && which)) {
+    } else if (op != KERN_MUL && op_period_of(&c->in[which], out) && !(op == KERN_SUB && which)) {
         op_kernels(c)->col_sum(op_pool(c), n / own, own, dy, d, c->accumulate[which]);
     } else {
-        j.own = strides_of(&c->in[which], out);
-        j.other = strides_of(other, out);
+        j.own = op_strides_of(&c->in[which], out);
+        j.other = op_strides_of(other, out);
         manta_op_parallel(c, own, sum_element, &j);
     }
 }

@@ -75,8 +75,8 @@ static manta_status conv2d_shape(manta_op_shape *s)
     return MANTA_OK;
 }
 
-static conv_shape conv2d_geometry(const op_conv_attrs *a, const manta_array *x, const manta_array *w,
-                                  const manta_array *y)
+conv_shape op_conv2d_geometry(const op_conv_attrs *a, const manta_array *x, const manta_array *w,
+                              const manta_array *y)
 {
     return (conv_shape){.n = x->shape[0],
                         .h = x->shape[1],
@@ -120,7 +120,7 @@ static double conv_flops(const conv_shape *s)
 
 static manta_status conv2d_plan(manta_op_plan *p)
 {
-    conv_shape s = conv2d_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
+    conv_shape s = op_conv2d_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
 
     p->work = p->inner->kernels->conv_work(&s, p->threads);
     p->flops = conv_flops(&s);
@@ -129,7 +129,7 @@ static manta_status conv2d_plan(manta_op_plan *p)
 
 static conv_call conv2d_call(const manta_op_call *c)
 {
-    return (conv_call){.s = conv2d_geometry(c->attrs, &c->in[0], &c->in[1], &c->out[0]),
+    return (conv_call){.s = op_conv2d_geometry(c->attrs, &c->in[0], &c->in[1], &c->out[0]),
                        .x = op_f32(&c->in[0]),
                        .w = op_f32(&c->in[1]),
                        .work = c->work};
@@ -231,8 +231,8 @@ static manta_status transpose_shape(manta_op_shape *s)
 }
 
 /* The convolution that leads from our output back to our input. */
-static conv_shape transpose_geometry(const op_conv_transpose_attrs *a, const manta_array *x,
-                                     const manta_array *w, const manta_array *y)
+conv_shape op_transpose_geometry(const op_conv_transpose_attrs *a, const manta_array *x, const manta_array *w,
+                                 const manta_array *y)
 {
     return (conv_shape){.n = x->shape[0],
                         .h = y->shape[1],
@@ -262,7 +262,7 @@ static size_t align_up(size_t size)
  * pass cannot accumulate), then the kernels' own. */
 static manta_status transpose_plan(manta_op_plan *p)
 {
-    conv_shape s = transpose_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
+    conv_shape s = op_transpose_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
 
     p->work = align_up(manta_array_bytes(&p->in[0])) + p->inner->kernels->conv_work(&s, p->threads);
     p->flops = conv_flops(&s);
@@ -271,7 +271,7 @@ static manta_status transpose_plan(manta_op_plan *p)
 
 static conv_call transpose_call(const manta_op_call *c)
 {
-    return (conv_call){.s = transpose_geometry(c->attrs, &c->in[0], &c->in[1], &c->out[0]),
+    return (conv_call){.s = op_transpose_geometry(c->attrs, &c->in[0], &c->in[1], &c->out[0]),
                        .w = op_f32(&c->in[1]),
                        .work = (char *)c->work + align_up(manta_array_bytes(&c->in[0]))};
 }

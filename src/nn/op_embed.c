@@ -51,23 +51,28 @@ static int64_t index_at(const manta_array *a, int64_t i)
     return v >= 0 && v < 0x1p53 && v == floor(v) ? (int64_t)v : -1;
 }
 
+manta_status op_embedding_index(const manta_array *x, int64_t i, int64_t rows, int64_t first, int64_t *out)
+{
+    int64_t index = index_at(x, i), per;
+
+    *out = index;
+    if (index >= 0 && index < rows) return MANTA_OK;
+    per = manta_array_count(x) / x->shape[0];
+    return manta_fail(MANTA_EINVAL,
+                      "expected indices from 0 to %lld, given %.17g at place %lld of sample %lld",
+                      (long long)rows - 1,
+                      x->dtype == MANTA_DTYPE_F32   ? (double)((const float *)x->data)[i]
+                      : x->dtype == MANTA_DTYPE_F64 ? ((const double *)x->data)[i]
+                                                    : (double)index,
+                      (long long)(i % per), (long long)(first + i / per));
+}
+
 static manta_status embed_indices(const manta_op_call *c)
 {
-    const manta_array *x = &c->in[0];
-    int64_t n = manta_array_count(x), rows = c->in[1].shape[0], *index = c->work;
+    int64_t n = manta_array_count(&c->in[0]), *index = c->work;
 
     for (int64_t i = 0; i < n; i++) {
-        index[i] = index_at(x, i);
-        if (index[i] < 0 || index[i] >= rows) {
-            int64_t per = n / x->shape[0];
-            return manta_fail(MANTA_EINVAL,
-                              "expected indices from 0 to %lld, given %.17g at place %lld of sample %lld",
-                              (long long)rows - 1,
-                              x->dtype == MANTA_DTYPE_F32   ? (double)((const float *)x->data)[i]
-                              : x->dtype == MANTA_DTYPE_F64 ? ((const double *)x->data)[i]
-                                                            : (double)index[i],
-                              (long long)(i % per), (long long)(c->first + i / per));
-        }
+        TRY(op_embedding_index(&c->in[0], i, c->in[1].shape[0], c->first, &index[i]));
     }
     return MANTA_OK;
 }

@@ -16,14 +16,9 @@
 
 /* ---- batch norm ---- */
 
-/* Where its inputs stand; gamma and beta -1 when there is none. */
-typedef struct bn_inputs {
-    int gamma, beta, mean, var;
-} bn_inputs;
-
-static bn_inputs bn_where(const op_bn_attrs *a)
+op_bn_inputs op_bn_where(const op_bn_attrs *a)
 {
-    bn_inputs at = {-1, -1, 0, 0};
+    op_bn_inputs at = {-1, -1, 0, 0};
     int next = 1;
 
     if (a->has_gamma) at.gamma = next++;
@@ -41,7 +36,7 @@ static int64_t count_channels(const manta_array *x)
 static manta_status bn_shape(manta_op_shape *s)
 {
     const op_bn_attrs *a = s->attrs;
-    int n = bn_where(a).var + 1;
+    int n = op_bn_where(a).var + 1;
     char text[96];
 
     TRY(op_expect_inputs(s, n, n));
@@ -70,7 +65,7 @@ static manta_status bn_plan(manta_op_plan *p)
 static bn_call bn_of(const manta_op_call *c)
 {
     const op_bn_attrs *a = c->attrs;
-    bn_inputs at = bn_where(a);
+    op_bn_inputs at = op_bn_where(a);
     int64_t ch = count_channels(&c->in[0]);
 
     return (bn_call){.rows = manta_array_count(&c->in[0]) / ch,
@@ -85,7 +80,7 @@ static bn_call bn_of(const manta_op_call *c)
 static void bn_propose(const manta_op_call *c, const bn_call *b, int64_t rows)
 {
     const op_bn_attrs *a = c->attrs;
-    bn_inputs at = bn_where(a);
+    op_bn_inputs at = op_bn_where(a);
     const float *mean = op_f32(&c->in[at.mean]), *var = op_f32(&c->in[at.var]);
     float keep = a->momentum, take = 1 - a->momentum;
     float grow = a->unbiased && rows > 1 ? (float)rows / (float)(rows - 1) : 1;
@@ -172,7 +167,7 @@ static manta_status bn_backward_together(const manta_op_call *c, bn_call *b)
 
 static manta_status bn_forward(const manta_op_call *c)
 {
-    bn_inputs at = bn_where(c->attrs);
+    op_bn_inputs at = op_bn_where(c->attrs);
     bn_call b = bn_of(c);
 
     b.relu = c->inner->relu;
@@ -196,7 +191,7 @@ static manta_status bn_forward(const manta_op_call *c)
  * differ, the one that is not to be added to starts from zero. */
 static void bn_parameters(const manta_op_call *c, bn_call *b)
 {
-    bn_inputs at = bn_where(c->attrs);
+    op_bn_inputs at = op_bn_where(c->attrs);
     bool add_gamma = false, add_beta = false;
     size_t size = (size_t)b->c * sizeof(float);
 
@@ -209,7 +204,7 @@ static void bn_parameters(const manta_op_call *c, bn_call *b)
 
 static manta_status bn_backward(const manta_op_call *c)
 {
-    bn_inputs at = bn_where(c->attrs);
+    op_bn_inputs at = op_bn_where(c->attrs);
     bn_call b = bn_of(c);
 
     b.dy = op_f32(&c->dout[0]);

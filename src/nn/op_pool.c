@@ -53,7 +53,7 @@ static manta_status max_shape(manta_op_shape *s)
                       (long long)a->kh, (long long)a->kw);
 }
 
-static pool_shape pool_geometry(const op_pool_attrs *a, const int64_t *in, const int64_t *out)
+pool_shape op_pool_geometry(const op_pool_attrs *a, const int64_t *in, const int64_t *out)
 {
     return (pool_shape){.n = in[0],
                         .h = in[1],
@@ -89,7 +89,7 @@ static manta_status max_plan(manta_op_plan *p)
 
 static manta_status max_forward(const manta_op_call *c)
 {
-    pool_shape s = pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
+    pool_shape s = op_pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
 
     op_kernels(c)->max_pool_forward(op_pool(c), &s, op_f32(&c->in[0]), op_f32(&c->out[0]),
                                     c->training ? c->saved : NULL);
@@ -98,7 +98,7 @@ static manta_status max_forward(const manta_op_call *c)
 
 static manta_status max_backward(const manta_op_call *c)
 {
-    pool_shape s = pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
+    pool_shape s = op_pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
 
     if (!op_wants(c, 0)) return MANTA_OK;
     op_kernels(c)->max_pool_backward(op_pool(c), &s, c->saved, op_f32(&c->dout[0]), op_f32(&c->din[0]),
@@ -117,7 +117,7 @@ const manta_op op_max_pool = {
 
 static manta_status avg_forward(const manta_op_call *c)
 {
-    pool_shape s = pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
+    pool_shape s = op_pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
 
     op_kernels(c)->avg_pool_forward(op_pool(c), &s, op_f32(&c->in[0]), op_f32(&c->out[0]));
     return MANTA_OK;
@@ -125,7 +125,7 @@ static manta_status avg_forward(const manta_op_call *c)
 
 static manta_status avg_backward(const manta_op_call *c)
 {
-    pool_shape s = pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
+    pool_shape s = op_pool_geometry(c->attrs, c->in[0].shape, c->out[0].shape);
 
     if (!op_wants(c, 0)) return MANTA_OK;
     op_kernels(c)->avg_pool_backward(op_pool(c), &s, op_f32(&c->dout[0]), op_f32(&c->din[0]),
@@ -173,7 +173,7 @@ static manta_status global_max_plan(manta_op_plan *p)
 }
 
 /* The window is the whole map. */
-static pool_shape global_geometry(const int64_t *in)
+pool_shape op_global_geometry(const int64_t *in)
 {
     return (pool_shape){.n = in[0],
                         .h = in[1],
@@ -189,7 +189,7 @@ static pool_shape global_geometry(const int64_t *in)
 
 static manta_status global_avg_forward(const manta_op_call *c)
 {
-    pool_shape s = global_geometry(c->in[0].shape);
+    pool_shape s = op_global_geometry(c->in[0].shape);
 
     op_kernels(c)->avg_pool_forward(op_pool(c), &s, op_f32(&c->in[0]), op_f32(&c->out[0]));
     return MANTA_OK;
@@ -197,7 +197,7 @@ static manta_status global_avg_forward(const manta_op_call *c)
 
 static manta_status global_avg_backward(const manta_op_call *c)
 {
-    pool_shape s = global_geometry(c->in[0].shape);
+    pool_shape s = op_global_geometry(c->in[0].shape);
 
     if (!op_wants(c, 0)) return MANTA_OK;
     op_kernels(c)->avg_pool_backward(op_pool(c), &s, op_f32(&c->dout[0]), op_f32(&c->din[0]),

@@ -105,6 +105,12 @@ typedef struct op_conv_transpose_attrs {
     int64_t sh, sw, dh, dw, top, left, oh, ow;
 } op_conv_transpose_attrs;
 extern const manta_op op_conv2d_transpose;
+/* What the kernels are told: of a convolution, and of the one that leads from a transposed one's output back to its
+ * input. */
+conv_shape op_conv2d_geometry(const op_conv_attrs *a, const manta_array *x, const manta_array *w,
+                              const manta_array *y);
+conv_shape op_transpose_geometry(const op_conv_transpose_attrs *a, const manta_array *x, const manta_array *w,
+                                 const manta_array *y);
 
 typedef struct op_act_attrs {
     kern_act act;
@@ -123,6 +129,13 @@ extern const manta_op op_softmax; /* over the last axis */
 /* Two values; shapes equal, or of length 1 where they differ; the sample's dimensions are aligned from the last,
  * as Keras's merging layers do. */
 extern const manta_op op_add, op_subtract, op_multiply;
+/* How the axes of the output lead to the elements of an operand: 0 repeats. */
+typedef struct op_strides {
+    int64_t s[MANTA_MAX_DIMS];
+} op_strides;
+op_strides op_strides_of(const manta_array *operand, const manta_array *out);
+/* Elements after which the operand repeats within the output as a whole, or 0 when it does not. */
+int64_t op_period_of(const manta_array *operand, const manta_array *out);
 
 typedef struct op_affine_attrs {
     float scale, offset;
@@ -179,6 +192,9 @@ typedef struct op_global_pool_attrs {
     bool keepdims;
 } op_global_pool_attrs;
 extern const manta_op op_global_avg_pool, op_global_max_pool;
+/* What the kernels are told, from the shapes of the input and of the output; the window of a global one is the map. */
+pool_shape op_pool_geometry(const op_pool_attrs *a, const int64_t *in, const int64_t *out);
+pool_shape op_global_geometry(const int64_t *in);
 
 typedef struct op_bn_attrs {
     float momentum, epsilon;
@@ -187,6 +203,11 @@ typedef struct op_bn_attrs {
 /* x, [gamma], [beta], moving_mean, moving_variance. A frozen one is called with
  * training off, backward too: it then takes the moving statistics, as Keras. */
 extern const manta_op op_batch_norm;
+/* Where its inputs stand; gamma and beta -1 when there is none. */
+typedef struct op_bn_inputs {
+    int gamma, beta, mean, var;
+} op_bn_inputs;
+op_bn_inputs op_bn_where(const op_bn_attrs *a);
 typedef struct op_ln_attrs {
     float epsilon;
     int axes; /* how many of the last axes are one group */
@@ -195,6 +216,9 @@ typedef struct op_ln_attrs {
 extern const manta_op op_layer_norm; /* x, [gamma], [beta] */
 
 extern const manta_op op_embedding; /* integer (B, ...), table (rows, c) -> (B, ..., c) */
+/* Index i of `x` into a table of so many rows. MANTA_EINVAL for what is none; the sentence counts samples from
+ * `first`, the place of x's first one in the global batch. */
+manta_status op_embedding_index(const manta_array *x, int64_t i, int64_t rows, int64_t first, int64_t *out);
 
 /* ---- shards in lockstep ---- */
 

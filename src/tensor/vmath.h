@@ -22,12 +22,23 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float vm_fma(float a, float b, float c)
+/* Code that is compiled for GPUs too (tensor/body.h) says VM_FN of a small function. */
+#ifdef __CUDACC__
+#define VM_FN static __device__ __forceinline__
+#else
+#define VM_FN static inline
+#endif
+
+VM_FN float vm_fma(float a, float b, float c)
 {
+#ifdef __CUDACC__
+    return __fmaf_rn(a, b, c);
+#else
     return __builtin_fmaf(a, b, c);
+#endif
 }
 
-static inline uint32_t vm_bits(float x)
+VM_FN uint32_t vm_bits(float x)
 {
     uint32_t u;
 
@@ -35,7 +46,7 @@ static inline uint32_t vm_bits(float x)
     return u;
 }
 
-static inline float vm_float(uint32_t u)
+VM_FN float vm_float(uint32_t u)
 {
     float x;
 
@@ -43,20 +54,20 @@ static inline float vm_float(uint32_t u)
     return x;
 }
 
-static inline float vm_abs(float x)
+VM_FN float vm_abs(float x)
 {
     return vm_float(vm_bits(x) & 0x7fffffffu);
 }
 
 /* |x| with the sign of s. */
-static inline float vm_copysign(float x, float s)
+VM_FN float vm_copysign(float x, float s)
 {
     return vm_float((vm_bits(x) & 0x7fffffffu) | (vm_bits(s) & 0x80000000u));
 }
 
 /* x = n ln2 + r with |r| <= ln2/2: returns e^r - 1 and n + 1.5 * 2^23 as a
  * float, whose low bits hold n in two's complement. */
-static inline float vm_exp_reduce(float x, float *shifted)
+VM_FN float vm_exp_reduce(float x, float *shifted)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float t = vm_fma(x, 1.44269504f, magic);
@@ -75,18 +86,18 @@ static inline float vm_exp_reduce(float x, float *shifted)
 }
 
 /* n from what vm_exp_reduce() left; anything for NaN. */
-static inline int32_t vm_exp_power(float shifted)
+VM_FN int32_t vm_exp_power(float shifted)
 {
     return (int32_t)(vm_bits(shifted) - 0x4b400000u);
 }
 
 /* 2^n for -126 <= n <= 127. */
-static inline float vm_pow2(int32_t n)
+VM_FN float vm_pow2(int32_t n)
 {
     return vm_float(((uint32_t)n + 127u) << 23);
 }
 
-static inline float vm_exp(float x)
+VM_FN float vm_exp(float x)
 {
     float t;
 
@@ -99,7 +110,7 @@ static inline float vm_exp(float x)
 }
 
 /* e^x - 1 for x <= 0 (and NaN); what elu needs. */
-static inline float vm_expm1_neg(float x)
+VM_FN float vm_expm1_neg(float x)
 {
     float t;
     float c = x < -80.0f ? -80.0f : x;
@@ -109,7 +120,7 @@ static inline float vm_expm1_neg(float x)
     return vm_fma(p, s, s - 1.0f);
 }
 
-static inline float vm_log(float x)
+VM_FN float vm_log(float x)
 {
     float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x; /* denormals: times 2^23 */
     int32_t e = x < 1.17549435e-38f ? -23 : 0;
@@ -139,7 +150,7 @@ static inline float vm_log(float x)
 }
 
 /* log(1 + x), x > -1. */
-static inline float vm_log1p(float x)
+VM_FN float vm_log1p(float x)
 {
     float u = 1.0f + x;
     float lost = x - (u - 1.0f); /* what the sum rounded away; exact for x >= -1/2 */
@@ -150,7 +161,7 @@ static inline float vm_log1p(float x)
     return u < vm_float(0x7f800000u) ? y : u; /* inf, and NaN */
 }
 
-static inline float vm_tanh(float x)
+VM_FN float vm_tanh(float x)
 {
     float a = vm_abs(x), z = x * x;
     float p = -0.00606214808f; /* (tanh(x)/x - 1) / x^2 for |x| < 5/8 */
@@ -166,7 +177,7 @@ static inline float vm_tanh(float x)
 }
 
 /* 1 / (1 + e^-x), without overflow and with relative accuracy on both sides. */
-static inline float vm_sigmoid(float x)
+VM_FN float vm_sigmoid(float x)
 {
     float e = vm_exp(-vm_abs(x));
     float top = x < 0.0f ? e : 1.0f;
@@ -176,7 +187,7 @@ static inline float vm_sigmoid(float x)
 
 /* The normal distribution function and, in *density, its derivative. gelu(x)
  * is x * vm_cdf(x): (1 + erf(x / sqrt 2)) / 2 would cancel for negative x. */
-static inline float vm_cdf(float x, float *density)
+VM_FN float vm_cdf(float x, float *density)
 {
     float a = vm_abs(x);
 

@@ -500,10 +500,12 @@ static manta_status fit_loop(manta_worker *w)
     manta_status st;
 
     if ((st = manta_optimizer_named("adam", &adam))) return st;
-    if ((st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &mse},
-                                  &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
-                                  &s)))
-        return st;
+    manta_compile compile = {.optimizer = &adam, .n_losses = 1, .losses = &mse};
+    manta_session_options so = {.threads = 1, .seed = 7, .kernels = "reference", .device = "fake"};
+    if (manta_prepare_model(w, m, &compile, &so, &s) != MANTA_EUNSUPPORTED)
+        return manta_fail(MANTA_EINVAL, "ranks were given a device, expected a refusal");
+    so.device = "auto"; /* is the processor here */
+    if ((st = manta_prepare_model(w, m, &compile, &so, &s))) return st;
     if ((st = manta_worker_dataset(w, "train", &d))) return st;
     d = manta_dataset_take(d, manta_worker_rank(w) ? 8 : 20);
     if (c->mode == FIT_UNKNOWN) {

@@ -178,9 +178,11 @@ static void make_room(manta_checkpoints *m, bool must)
 manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
                               blobs *extra, bool must)
 {
-    checkpoints_request *r = mem_new(sizeof *r);
+    checkpoints_request *r;
     manta_status st;
 
+    TRY(session_pull(s));
+    r = mem_new(sizeof *r);
     r->extra = *extra;
     *extra = (blobs){0};
     r->s = s;

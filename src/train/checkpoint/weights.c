@@ -103,6 +103,7 @@ manta_status manta_session_save(const manta_session *s, const char *path)
     columns c = {0};
     manta_status st;
 
+    TRY(session_pull(s));
     add_state(s, s->state, &c);
     st = manta_file_write(path, NULL,
                           &(manta_contents){.model = s->m,
@@ -259,6 +260,7 @@ static manta_status restore_weights(manta_session *s, const char *path, const ma
                                     bool weights_only)
 {
     TRY(check_variables(s, path, file));
+    TRY(session_pull(s));
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
         manta_array a =
@@ -267,6 +269,7 @@ static manta_status restore_weights(manta_session *s, const char *path, const ma
     }
     s->torn = false;
     s->touched = true;
+    session_changed(s);
     s->phase = SESSION_IDLE;
     return weights_only ? MANTA_OK : load_optimizer(s, path, file);
 }

@@ -93,6 +93,7 @@ static manta_status keep_weights(stopping *c, const manta_session *s)
         TRY(mem_try_array(weights_count(s), sizeof *c->weights, "the best weights", (void **)&c->weights));
         c->n_weights = weights_count(s);
     }
+    TRY(session_pull(s));
     memcpy(c->weights, layout_params(&s->l, s->state), (size_t)s->l.params_size * sizeof(float));
     memcpy(c->weights + s->l.params_size, layout_stats(&s->l, s->state),
            (size_t)s->l.stats_size * sizeof(float));
@@ -151,10 +152,12 @@ static manta_status stopping_end(void *self, manta_fit_context *f)
     manta_session *s = manta_fit_context_session(f);
 
     if (c->o.restore_best_weights && c->weights) {
+        TRY(session_pull(s));
         memcpy(layout_params(&s->l, s->state), c->weights, (size_t)s->l.params_size * sizeof(float));
         memcpy(layout_stats(&s->l, s->state), c->weights + s->l.params_size,
                (size_t)s->l.stats_size * sizeof(float));
         s->touched = true;
+        session_changed(s);
     }
     c->at = (stopping_memory){0}; /* the next fit begins anew */
     mem_try_free(c->weights);

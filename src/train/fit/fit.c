@@ -191,6 +191,16 @@ static manta_status run_fit(training *r)
     return st;
 }
 
+/* The moving average takes the weights' place when training ends. */
+static manta_status end_average(manta_session *s)
+{
+    if (!s->l.arrays.average) return MANTA_OK;
+    TRY(session_pull(s));
+    apply_average(&s->l, &s->opt, s->state);
+    session_changed(s);
+    return MANTA_OK;
+}
+
 manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)
 {
     REFUSE_NULL(s);
@@ -208,7 +218,7 @@ manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_optio
     if ((st = pass_open(&r.p, s, d, o, PLAN_TRAIN, o->steps_per_epoch)) || (st = check_start(&r))) goto out;
     st = run_fit(&r);
     if (!st) {
-        apply_average(&s->l, &s->opt, s->state);
+        if ((st = end_average(s))) goto out;
         st = fit_events_happen(t, HOOK_train_end, MANTA_EVENT_END);
     }
     if (out) *out = t->metrics;

@@ -112,6 +112,7 @@ manta_status manta_recipe_session_options(manta_recipe *r, manta_session_options
     manta_session_options so = {.seed = (uint64_t)recipe_int(r, "seed", 0),
                                 .kernels = recipe_text(r, "kernels"),
                                 .precision = recipe_text(r, "precision"),
+                                .device = recipe_text(r, "device"),
                                 .debug = recipe_flag(r, "debug")};
     int64_t threads = recipe_int(r, "threads-per-worker", 0);
 

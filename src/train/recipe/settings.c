@@ -92,6 +92,10 @@ static const manta_setting settings[] = {
          "the "
          "same on a processor; mixed_bfloat16: products and activations in bfloat16, sums, weights and the "
          "optimizer in float32, which is faster where the processor has AVX-512-BF16"),
+    TEXT("device", "D",
+         "cpu, and so it is when not given; gpu: an NVIDIA GPU, with the same bits; auto: a GPU where there "
+         "is one "
+         "that can compute this, else the processor"),
     FLAG("debug", "Node by node on reference loops; names the first NaN. Slow"),
     COUNT("max-failures", "N",
           "Give up when a worker has died so often in a row without finishing a step; 3 when not given"),

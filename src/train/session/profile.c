@@ -14,6 +14,9 @@ manta_status manta_session_profile(manta_session *s, const char *trace_path)
 {
     REFUSE_NULL(s);
 
+    if (s->on)
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "the time of each layer is measured on the processor: leave the device out");
     TRY(session_local(s));
     trace_free(s->trace);
     s->trace = trace_path ? trace_new(trace_path) : NULL;
@@ -35,6 +38,8 @@ manta_status manta_session_profile_end(manta_session *s, int64_t batch,
     manta_status st = MANTA_OK;
     exec_time t;
 
+    if (!s->e)
+        return manta_fail(MANTA_EINVAL, "the session has no profile: call manta_session_profile() first");
     exec_set_profile(s->e, false, NULL, NULL);
     for (int i = 0; exec_time_at(s->e, PLAN_TRAIN, batch, i, &t); i++) {
         manta_profile_row r = {.layer = t.layer, .op = t.op, .relu = t.relu};

@@ -8,7 +8,9 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/log.h"
 #include "tensor/copy.h"
+#include "train/session/device.h"
 #include "train/session/lockstep.h"
 
 static char *copy_name(const char *name)
@@ -96,15 +98,19 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
         return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics, expected at most %d together",
                           s->o.n_heads, s->o.n_metrics, MANTA_MAX_METRICS / 2 - 3);
     }
+    TRY(session_device_choose(s, o));
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
     TRY(apply_init(&s->a, &s->l, &s->opt, s->k));
     TRY(make_memory(s));
     (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
-    s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
-    snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels%s%s", share.about, share.threads,
-             share.threads == 1 ? "" : "s", s->k->name, s->k->precision == KERN_F32 ? "" : ", ",
-             s->k->precision == KERN_F32 ? "" : kernels_precision_name(s->k->precision));
+    s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && !s->on && apply_can_sink(&s->a);
+    if (s->on)
+        snprintf(s->about, sizeof s->about, "%s, exact", session_device_name(s));
+    else
+        snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels%s%s", share.about, share.threads,
+                 share.threads == 1 ? "" : "s", s->k->name, s->k->precision == KERN_F32 ? "" : ", ",
+                 s->k->precision == KERN_F32 ? "" : kernels_precision_name(s->k->precision));
     return s->engine.ops->forks ? MANTA_OK : session_local(s);
 }
 
@@ -113,10 +119,12 @@ manta_status session_local(manta_session *s)
     exec_options o = {.kernels = s->k, .debug = s->debug, .block = s->block, .block_ctx = s->block_ctx};
 
     if (s->e) return MANTA_OK;
+    if (s->on && s->pool) return session_device_local(s);
     for (int i = 0; s->n_losses && i < s->shards; i++) {
         if (!s->slots[i]) TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
     }
     if (!s->pool) TRY(pool_new(s->threads, KERN_SCRATCH, &s->pool));
+    if (s->on) return session_device_local(s);
     o.pool = s->pool;
     if (s->meets && !s->lockstep) TRY(lockstep_new(s, NULL, NULL, NULL, &s->lockstep));
     return exec_new(s->m, &s->l, &s->o, &o, &s->e);
@@ -127,6 +135,7 @@ void session_after_fork(manta_session *s)
     s->pool = NULL;
     s->e = NULL;
     s->lockstep = NULL;
+    session_device_after_fork(s);
 }
 
 manta_status session_open(const manta_model *m, const manta_compile *c, const manta_session_options *o,
@@ -150,6 +159,7 @@ void manta_session_close(manta_session *s)
 {
     if (!s) return;
     if (s->engine.ops->close) s->engine.ops->close(s->engine.ctx);
+    session_device_close(s);
     lockstep_free(s->lockstep);
     exec_free(s->e);
     pool_free(s->pool);
@@ -278,6 +288,8 @@ manta_status manta_session_weight(manta_session *s, const char *name, manta_arra
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
         if (strcmp(g->name, name)) continue;
+        TRY(session_pull(s));
+        session_changed(s); /* the view may be written to */
         *out = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
         return MANTA_OK;
     }
@@ -331,6 +343,7 @@ void manta_session_get_flat(const manta_session *s, float *out)
 {
     REFUSE_NULL_AND_RETURN(s);
     REFUSE_NULL_AND_RETURN(out);
+    if (session_pull(s)) log_error("weights that are not the last", LOG_STR("why", manta_error_text()));
     session_pack(&s->l, layout_params(&s->l, s->state), out);
 }
 
@@ -339,8 +352,10 @@ void manta_session_set_flat(manta_session *s, const float *in)
     REFUSE_NULL_AND_RETURN(s);
     REFUSE_NULL_AND_RETURN(in);
 
+    if (session_pull(s)) log_error("weights that are not the last", LOG_STR("why", manta_error_text()));
     session_unpack(&s->l, in, layout_params(&s->l, s->state));
     s->touched = true;
+    session_changed(s);
 }
 
 manta_status manta_session_gradients(const manta_session *s, float *out)
@@ -353,6 +368,7 @@ manta_status manta_session_gradients(const manta_session *s, float *out)
     if (s->phase != SESSION_BACKWARD) {
         return manta_fail(MANTA_EINVAL, "the session has no gradients: call manta_session_backward() first");
     }
+    TRY(session_pull(s)); /* regularisers look at the weights */
     TRY(mem_try_array(s->l.params_size, sizeof *padded, "a copy of the gradients", (void **)&padded));
     apply_gradient(&s->a, padded);
     session_pack(&s->l, padded, out);

@@ -37,6 +37,8 @@ struct manta_session {
     pool *pool; /* NULL until session_local() */
     const kernels *k;
     exec *e; /* NULL until session_local() */
+    struct session_device
+        *on; /* the device that computes, or NULL: this processor (train/session/device.h) */
     struct lockstep *lockstep; /* NULL until session_local(), and unless shards meet */
     void *(*block)(void *ctx, size_t size); /* exec_options', for session_local(); NULL: none */
     void *block_ctx;
@@ -50,7 +52,9 @@ struct manta_session {
     int threads; /* of this process, once it computes */
     bool fuse;
     bool meets; /* statistics are synchronised, and there is something to synchronise */
-    void *state; /* the committed buffer; a step in this process updates it in place */
+    void *
+        state; /* the committed buffer; a step in this process updates it in place. With a device a mirror of the
+                    device's: session_pull() */
     bool touched; /* the state was changed other than by a step of the workers */
     void **slots; /* one per shard; of this process alone */
     const void **used; /* those with samples, in shard order */
@@ -79,6 +83,12 @@ static inline double *session_sums(const manta_session *s)
 /* Between the layout's padded parameters and one vector without padding. */
 void session_pack(const layout *l, const float *padded, float *flat);
 void session_unpack(const layout *l, const float *flat, float *padded);
+
+/* With a device s->state is a mirror (train/session/device.h): session_pull() before parameters, statistics or
+ * the optimizer's arrays of it are read or changed in part, session_changed() after they were changed. Without one
+ * they do nothing. */
+manta_status session_pull(const manta_session *s) MANTA_MUST_USE;
+void session_changed(manta_session *s);
 
 /* Plans for all these batch sizes, shards included. */
 manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *sizes, int n);

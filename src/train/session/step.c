@@ -11,6 +11,8 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "nn/device_exec.h"
+#include "train/session/device.h"
 #include "train/session/lockstep.h"
 #include "train/session/step_core.h"
 
@@ -104,7 +106,7 @@ manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *si
                 mode == PLAN_PREDICT
                     ? session_part_begin(sizes[i], v + 1) - session_part_begin(sizes[i], v)
                     : session_shard_begin(s, sizes[i], (int)v + 1) - session_shard_begin(s, sizes[i], (int)v);
-            if (rows > 0) TRY(exec_prepare(s->e, mode, rows));
+            if (rows > 0) TRY(s->on ? session_device_prepare(s, mode, rows) : exec_prepare(s->e, mode, rows));
         }
     }
     return MANTA_OK;
@@ -149,6 +151,10 @@ static manta_status run_in_lockstep(manta_session *s, const manta_feed *f, bool 
 static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward,
                                bool backward)
 {
+    if (s->on)
+        return session_device_shards(s, f, mode,
+                                     (forward ? DEVICE_FORWARD | DEVICE_OBJECTIVE : 0u) |
+                                         (backward ? DEVICE_BACKWARD : 0u));
     if (mode == PLAN_TRAIN && s->meets) return run_in_lockstep(s, f, forward, backward);
     step_collect(s, f->count);
     for (int shard = 0; shard < s->shards; shard++) {
@@ -220,6 +226,8 @@ manta_status manta_session_apply(manta_session *s, const float *g)
             MANTA_EINVAL,
             "the session was opened without a loss, which a training step or an evaluation needs");
     TRY(session_local(s));
+    TRY(session_pull(s)); /* the host applies */
+    if (s->on && phase == SESSION_FORWARD) TRY(session_device_slots(s)); /* the statistics that it proposed */
     if (phase == SESSION_IDLE) {
         memset(layout_slot_sums(&s->l, s->slots[0]), 0, (size_t)s->l.n_sums * sizeof(double));
         s->used[0] = s->slots[0];
@@ -244,13 +252,26 @@ manta_status manta_session_apply(manta_session *s, const float *g)
     if (apply_needs_norms(&s->a)) step_norms(s, &all);
     step_params(s, &all);
     step_finish(s, (int64_t)samples);
+    session_changed(s);
+    return MANTA_OK;
+}
+
+/* A forward pass, and output i of it, wherever it is computed. */
+static manta_status pass_forward(manta_session *s, const exec_run *r)
+{
+    return s->on ? session_device_forward(s, r) : exec_forward(s->e, r);
+}
+
+static manta_status pass_output(manta_session *s, int i, manta_array *out)
+{
+    if (s->on) return session_device_output(s, i, out);
+    *out = exec_output(s->e, i);
     return MANTA_OK;
 }
 
 /* Room for `count` rows of output i, behind a view of it. */
-static manta_status make_output(manta_session *s, int i, int64_t count, manta_array *out)
+static manta_status make_output(manta_session *s, int i, int64_t count, manta_array a, manta_array *out)
 {
-    manta_array a = exec_output(s->e, i);
     size_t bytes;
 
     a.shape[0] = count;
@@ -277,11 +298,13 @@ static manta_status forward_parts(manta_session *s, const manta_feed *f, int n_o
         manta_feed part = session_feed_rows(f, lo, hi);
         exec_run r = session_run(s, PLAN_PREDICT, &part, NULL);
         r.targets = NULL;
-        TRY(exec_forward(s->e, &r));
+        TRY(pass_forward(s, &r));
         for (int i = 0; i < n_outputs; i++) {
-            manta_array got = exec_output(s->e, i);
-            size_t row = manta_array_bytes(&got) / (size_t)(hi - lo);
-            if (!p) TRY(make_output(s, i, f->count, &outputs[i]));
+            manta_array got;
+            size_t row;
+            TRY(pass_output(s, i, &got));
+            row = manta_array_bytes(&got) / (size_t)(hi - lo);
+            if (!p) TRY(make_output(s, i, f->count, got, &outputs[i]));
             memcpy((char *)outputs[i].data + (size_t)lo * row, got.data, manta_array_bytes(&got));
         }
     }
@@ -307,8 +330,8 @@ manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool t
         r.mode = PLAN_TRAIN;
         r.slot = s->slots[0];
     }
-    TRY(exec_forward(s->e, &r));
-    for (int i = 0; i < n_outputs; i++) outputs[i] = exec_output(s->e, i);
+    TRY(pass_forward(s, &r));
+    for (int i = 0; i < n_outputs; i++) TRY(pass_output(s, i, &outputs[i]));
     return MANTA_OK;
 }
 
@@ -368,6 +391,7 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
             MANTA_EINVAL,
             "the session was opened without a loss, which a training step or an evaluation needs");
     s->phase = SESSION_IDLE;
+    if (s->on) return session_device_step(s, f);
     if (s->fuse) return fused_step(s, f);
     TRY(run_shards(s, f, PLAN_TRAIN, true, true));
     step_begin(s, s->state);

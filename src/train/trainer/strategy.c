@@ -199,6 +199,11 @@ manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
                           session->shards,
                           session->engine.ops != &engine_local ? " in several processes" : "");
     }
+    if (session->on) {
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "strategy: a session on a device cannot be mirrored, expected one on the processor");
+    }
     return add_variable(s, (variable){.s = session, .size = session->l.state_size});
 }
 

@@ -78,6 +78,14 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
     so.workers = so.shards = 1;
     so.no_fusion = true; /* gradients must come to memory to be added up */
     if (!so.threads) so.threads = w->t.threads;
+    if (so.device && !strcmp(so.device, "auto")) so.device = NULL;
+    if (so.device && *so.device && strcmp(so.device, "cpu")) {
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "device '%.40s': the steps of a trainer's ranks are computed on the processor, expected "
+            "cpu or auto",
+            so.device);
+    }
     TRY(manta_session_open(m, c, &so, &s));
     if (w->checkpoint) {
         st = manta_session_from_checkpoint(s, w->checkpoint, false);

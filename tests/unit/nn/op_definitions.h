@@ -171,15 +171,15 @@ static void ref_normalize(const op_case *c, double *const *x, double *y)
 /* Index of the element of `s` that output element i shows. */
 static int64_t broadcast_index(const dims *s, const dims *out, int64_t i)
 {
-    int64_t at = 0, stride = 1, place[6] = {0};
+    int64_t at = 0, stride = 1, index[6] = {0};
 
     for (int k = out->n - 1; k >= 0; k--) {
-        place[k] = i % out->d[k];
+        index[k] = i % out->d[k];
         i /= out->d[k];
     }
     for (int k = s->n - 1; k >= 0; k--) {
         int there = k == 0 ? 0 : k + out->n - s->n;
-        if (s->d[k] != 1) at += place[there] * stride;
+        if (s->d[k] != 1) at += index[there] * stride;
         stride *= s->d[k];
     }
     return at;
@@ -204,12 +204,12 @@ static void ref_permute(const op_case *c, double *const *x, double *y)
     const op_permute_attrs *a = c->attrs;
 
     for (int64_t i = 0; i < count(&c->out); i++) {
-        int64_t rest = i, place[6] = {0}, at = 0;
+        int64_t rest = i, index[6] = {0}, at = 0;
         for (int k = c->out.n - 1; k >= 0; k--) {
-            place[a->axes[k]] = rest % c->out.d[k];
+            index[a->axes[k]] = rest % c->out.d[k];
             rest /= c->out.d[k];
         }
-        for (int k = 0; k < c->in[0].n; k++) at = at * c->in[0].d[k] + place[k];
+        for (int k = 0; k < c->in[0].n; k++) at = at * c->in[0].d[k] + index[k];
         y[i] = x[0][at];
     }
 }
@@ -219,14 +219,14 @@ static void ref_concat(const op_case *c, double *const *x, double *y)
     const op_concat_attrs *a = c->attrs;
 
     for (int64_t i = 0; i < count(&c->out); i++) {
-        int64_t rest = i, place[6] = {0}, at = 0;
+        int64_t rest = i, index[6] = {0}, at = 0;
         int which = 0;
         for (int k = c->out.n - 1; k >= 0; k--) {
-            place[k] = rest % c->out.d[k];
+            index[k] = rest % c->out.d[k];
             rest /= c->out.d[k];
         }
-        while (place[a->axis] >= c->in[which].d[a->axis]) place[a->axis] -= c->in[which++].d[a->axis];
-        for (int k = 0; k < c->out.n; k++) at = at * c->in[which].d[k] + place[k];
+        while (index[a->axis] >= c->in[which].d[a->axis]) index[a->axis] -= c->in[which++].d[a->axis];
+        for (int k = 0; k < c->out.n; k++) at = at * c->in[which].d[k] + index[k];
         y[i] = x[which][at];
     }
 }

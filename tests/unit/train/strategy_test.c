@@ -297,6 +297,26 @@ static float *train_mirrored(int replicas, trap *t, int64_t *count, int64_t *ite
     return w;
 }
 
+static void a_session_on_a_device_is_not_mirrored(void **state)
+{
+    manta_model *m = plain_model();
+    manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_optimizer opt;
+    manta_session *session;
+    manta_strategy *s;
+
+    (void)state;
+    assert_ok(manta_optimizer_named("sgd", &opt));
+    assert_ok(manta_session_open(m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &loss},
+                                 &(manta_session_options){.threads = 1, .device = "fake"}, &session));
+    assert_ok(manta_strategy_open(
+        &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 2}, &s));
+    assert_int_equal(manta_strategy_mirror(s, session), MANTA_EUNSUPPORTED);
+    manta_strategy_close(s);
+    manta_session_close(session);
+    manta_model_free(m);
+}
+
 static void a_mirrored_session_trains_on_the_whole_batch(void **state)
 {
     int64_t n, iterations;
@@ -423,6 +443,7 @@ int main(void)
         cmocka_unit_test(who_dies_over_and_over_is_given_up),
         cmocka_unit_test(one_device_is_this_process),
         cmocka_unit_test(values_of_every_replica),
+        cmocka_unit_test(a_session_on_a_device_is_not_mirrored),
         cmocka_unit_test(a_mirrored_session_trains_on_the_whole_batch),
         cmocka_unit_test(a_worker_that_comes_back_goes_on),
         cmocka_unit_test(what_cannot_be_is_refused),
