@@ -13,7 +13,7 @@ ends it, and so does the end of the program. `manta.ray` speaks Ray's API over t
 """
 from manta import exceptions
 from manta._core import (ActorClass, ActorHandle, ActorMethod, ObjectRefGenerator, RemoteFunction, cancel, context,
-                         exit_actor, get, get_actor, init, is_initialized, kill, method, node_info, put, remote,
+                         current_actor, exit_actor, get, get_actor, init, is_initialized, kill, method, node_info, put, remote,
                          shutdown, wait)
 from manta._groups import (PlacementGroup, placement_group_find, placement_group_get, placement_group_new,
                            placement_group_ready, placement_group_remove, placement_group_wait)
@@ -21,7 +21,7 @@ from manta._manta import ObjectRef
 
 __all__ = [
     "ActorClass", "ActorHandle", "ActorMethod", "ObjectRef", "ObjectRefGenerator", "PlacementGroup", "RemoteFunction",
-    "cancel", "context", "exceptions", "exit_actor", "get", "get_actor", "init", "is_initialized", "kill", "method",
-    "node_info", "placement_group_find", "placement_group_get", "placement_group_new", "placement_group_ready",
+    "cancel", "context", "current_actor", "exceptions", "exit_actor", "get", "get_actor", "init", "is_initialized", "kill",
+    "method", "node_info", "placement_group_find", "placement_group_get", "placement_group_new", "placement_group_ready",
     "placement_group_remove", "placement_group_wait", "put", "remote", "shutdown", "wait",
 ]

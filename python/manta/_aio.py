@@ -1,7 +1,10 @@
 """References in event loops: await, futures, async actors."""
 import asyncio
+import collections
 import concurrent.futures
+import contextlib
 import itertools
+import queue
 import selectors
 import threading
 import weakref
@@ -121,8 +124,12 @@ def future(ref):
 
 _loop = None
 _loop_lock = threading.Lock()
-_room = None  # a semaphore: how many coroutines run at once
-_running = {}  # task: its asyncio task
+_rooms = {}  # name of a concurrency group: a semaphore, of as many coroutines as run at once; "": those in no group
+_running = {}  # number of a call: its asyncio task
+_arrived = collections.deque()  # calls that the loop is to begin, in their order
+_is_called = False  # the loop was told of them
+_calls = {}  # asyncio task: the call that it is, while it runs
+_leaves = False  # exit_actor() was called: no coroutine begins
 
 
 def actor_loop():
@@ -135,45 +142,162 @@ def actor_loop():
     return _loop
 
 
-def set_limit(n):
-    global _room
-    _room = asyncio.Semaphore(n)
+def set_limit(n, groups):
+    """How many coroutines run at once: n, and of each group its own number."""
+    for name, most in {"": n, **(groups or {})}.items():
+        _rooms[name] = asyncio.Semaphore(most)
 
 
-def begin(awaitable, deferred):
+def construct(cls, args, kwargs):
+    """Makes the actor in the loop, on its thread."""
+    async def make():
+        return cls(*args, **kwargs)
+    return asyncio.run_coroutine_threadsafe(make(), actor_loop()).result()
+
+
+def in_loop():
+    """Whether this runs in the actor's loop."""
+    return _loop is not None and asyncio._get_running_loop() is _loop
+
+
+def call_here():
+    """The call that this runs in, in the loop; None: a coroutine that the program began itself."""
+    task = asyncio.current_task()
+    return _calls.get(task) if task is not None else None
+
+
+def leave():
+    """exit_actor() is called in the loop: no coroutine begins any more. The call that it is called in; None: in none."""
+    global _leaves
+    _leaves = True
+    return call_here()
+
+
+def begin(awaitable, deferred, how):
     """Runs a coroutine, or an async generator, in the loop; deferred: the call that it is."""
+    global _is_called
     loop = actor_loop()
-    loop.call_soon_threadsafe(_begin, loop, awaitable, deferred)
+    _arrived.append((awaitable, deferred, how))
+    if not _is_called:  # waking the loop is a system call: once for all that arrive before it looks
+        _is_called = True
+        loop.call_soon_threadsafe(_begin_all, loop)
 
 
-def _begin(loop, awaitable, deferred):
-    _running[deferred[1]] = loop.create_task(_run(awaitable, deferred))
+def _begin_all(loop):
+    global _is_called
+    _is_called = False  # before it looks: who arrives from here on calls again
+    while _arrived:
+        awaitable, deferred, how = _arrived.popleft()
+        _running[deferred[1]] = loop.create_task(_run(awaitable, deferred, how))
 
 
-async def _run(awaitable, deferred):
+def _room_of(deferred):
+    """The semaphore of a call; None: it is a method that every actor has, which waits for no other."""
+    _, _, name, group = deferred
+    return None if name.startswith(("py.__manta_", "py.__ray_")) else _rooms.get(group)
+
+
+async def _run(awaitable, deferred, how):
     value = error = None
+    task = asyncio.current_task()
+    _calls[task] = deferred
     try:
-        if _room is None:
-            value = await _result_of(awaitable, deferred)
-        else:
-            async with _room:
-                value = await _result_of(awaitable, deferred)
+        async with _room_of(deferred) or contextlib.nullcontext():
+            if _leaves:
+                awaitable.close() if hasattr(awaitable, "close") else await awaitable.aclose()
+                _manta.exit_actor(deferred)
+            else:
+                value = await _result_of(awaitable, deferred, how)
     except BaseException as e:
         error = e
     _running.pop(deferred[1], None)
-    _manta.finish(deferred, value, error)
+    _calls.pop(task, None)
+    try:
+        _manta.finish(deferred, value, error)
+    finally:
+        del value, error  # its traceback refers to this frame
 
 
-async def _result_of(awaitable, deferred):
+async def _result_of(awaitable, deferred, how):
     if not hasattr(awaitable, "__anext__"):
         return await awaitable
-    loop = asyncio.get_running_loop()
     try:
-        async for item in awaitable:
-            if not await loop.run_in_executor(None, _manta.yield_item, deferred, item):
-                break
+        await _yield_all(awaitable, deferred, how)
     finally:
         await awaitable.aclose()
+    if "limit" in how:
+        await in_thread(_manta.yield_taken, deferred)
+
+
+async def _yield_all(items, deferred, how):
+    """Gives the items of an async generator away. It is asked for the next when there is room for that."""
+    terms = deferred, how.get("group", 1), how.get("limit", 0)
+    while True:
+        room = _manta.yield_room(*terms, False)
+        if room is None:
+            room = await in_thread(_manta.yield_room, *terms, True)
+        try:
+            item = await anext(items) if room else None
+        except StopAsyncIteration:
+            return
+        if not room or not await in_thread(_manta.yield_item, deferred, item):
+            return
+
+
+# ---- threads that wait ----
+
+class _Waiters:
+    """Threads that wait for streams, as many as are waited for: a loop's own executor has few, and would be full
+    of those that wait for what the others are to do. The process ends without them."""
+
+    def __init__(self):
+        self.jobs = queue.SimpleQueue()
+        self.idle = 0
+        self.lock = threading.Lock()
+
+    def add(self, *job):
+        with self.lock:
+            is_short = self.idle == 0
+            self.idle -= not is_short
+        self.jobs.put(job)
+        if is_short:
+            threading.Thread(target=self.run, name="manta-items", daemon=True).start()
+
+    def run(self):
+        while True:
+            loop, future, function, args = self.jobs.get()
+            value = error = None
+            try:
+                value = function(*args)
+            except BaseException as e:
+                error = e
+            try:
+                loop.call_soon_threadsafe(_set, future, value, error)
+            except RuntimeError:
+                pass  # the loop was closed, and nobody waits
+            del loop, future, function, args, value, error
+            with self.lock:
+                self.idle += 1
+
+
+def _set(future, value, error):
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+_waiters = _Waiters()
+
+
+async def in_thread(function, *args):
+    """What the function returns, which may wait."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    _waiters.add(loop, future, function, args)
+    return await future
 
 
 def cancel(task):

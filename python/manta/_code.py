@@ -21,14 +21,30 @@ def actor_key(actor_id):
     return b"manta.ac" + actor_id.to_bytes(8, "big")
 
 
+def _pickler():
+    """Where this process would import cloudpickle from; None: nowhere, or in a way of its own."""
+    from importlib.machinery import PathFinder
+    spec = PathFinder.find_spec("cloudpickle")
+    return spec and spec.origin
+
+
+def _use_pickler(path):
+    """Another cloudpickle than the nursery has imported reads other pickles: the driver's is the one."""
+    there = sys.modules.get("cloudpickle")
+    if there is not None and path is not None and there.__file__ != path:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "cloudpickle"]:
+            del sys.modules[name]
+
+
 def start_job():
     """In the driver: what every worker of the program does first."""
     from manta import _alias, _dialect
     put(JOB, dumps({"path": list(sys.path), "cwd": os.getcwd(), "alias": _alias.is_installed(),
-                           "dialect": _dialect.current.name}))
+                           "dialect": _dialect.current.name, "pickler": _pickler()}))
 
 
 _joined = False
+environment = {}  # of this process, as _options.environment() wrote it
 
 
 def join_job():
@@ -38,9 +54,13 @@ def join_job():
         return
     _joined = True
     job = loads(get(JOB))
-    sys.path[:] = job["path"]
+    folder = environment.get("working_dir")
+    modules = [path if path.endswith((".whl", ".zip")) else os.path.dirname(path)
+               for path in environment.get("py_modules", ())]
+    sys.path[:] = [*modules, *([folder] if folder else []), *job["path"]]
+    _use_pickler(job["pickler"])
     try:
-        os.chdir(job["cwd"])
+        os.chdir(folder or job["cwd"])
     except OSError:
         pass  # it was removed: workers stay where they are
     if job["alias"]:

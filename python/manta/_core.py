@@ -6,7 +6,8 @@ import sys
 import threading
 from _pickle import dumps, loads
 
-from manta import _code, _dialect, _failures, _manta, _options, _values, _worker
+from manta import _code, _dialect, _failures, _manta, _options, _streams, _values, _worker
+from manta._streams import ObjectRefGenerator
 
 _lock = threading.RLock()
 
@@ -26,7 +27,7 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
     with _lock:
         if _manta.is_initialized():
             raise RuntimeError("manta.init() was called before: a program has one runtime until manta.shutdown()")
-        options = {"address": address, "num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory,
+        options = {"address": address, "num_cpus": _options.NONE if num_cpus == 0 else num_cpus, "num_gpus": num_gpus, "memory": memory,
                    "name_space": namespace or _dialect.current.namespace(), "store_memory": store_memory,
                    "spill_folder": spill_folder, "in_process": in_process, "log_level": log_level,
                    "resources": _options.resources_text(resources) if resources else None,
@@ -41,7 +42,7 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
 def _nursery_argv():
     flags = ["-X", "dev"] if sys.flags.dev_mode else []
     here = os.path.dirname(os.path.abspath(__file__))
-    return [sys.executable, "-P", *flags, os.path.join(here, "_nursery.py")]
+    return [sys.executable, "-P", *flags, os.path.join(here, "_nursery.py"), _dialect.current.name]
 
 
 def _warm_up():
@@ -119,8 +120,15 @@ def wait(refs, *, num_returns=1, timeout=None):
     """Waits until num_returns of the references are ready, or the time is over: (ready, others).
 
         ready, others = manta.wait(refs, num_returns=2, timeout=1)
+
+    A generator is ready when next() would not wait.
     """
-    return _manta.wait(refs, num_returns, timeout)
+    try:
+        return _manta.wait(refs, num_returns, timeout)
+    except TypeError:
+        if not hasattr(refs, "__iter__") or not any(isinstance(ref, ObjectRefGenerator) for ref in refs):
+            raise
+    return _streams.wait(list(refs), num_returns, timeout)
 
 
 def cancel(ref, *, force=False, recursive=True):
@@ -136,62 +144,6 @@ def cancel(ref, *, force=False, recursive=True):
         _manta.cancel(ref, force, recursive)
 
 
-class ObjectRefGenerator:
-    """The results of a function that yields, as references, one by one.
-
-        for ref in f.remote():
-            print(manta.get(ref))
-    """
-
-    def __init__(self, stream):
-        self._stream = stream
-        self._end = stream.end()
-        self._ended = False
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return self._next(None)
-
-    def _next(self, timeout):
-        if self._ended:
-            raise StopIteration
-        ref = self._stream.next(timeout)
-        if ref is None or ref == self._end:
-            self._ended = True
-        if ref is None:
-            raise StopIteration
-        return ref
-
-    def completed(self):
-        """A reference that is ready when the function has ended; get() raises what it raised."""
-        return self._end
-
-    def is_finished(self):
-        """Whether the function has ended and all items were taken."""
-        return self._ended
-
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
-        import asyncio
-        done = object()
-
-        def following():
-            return next(self, done)
-        ref = await asyncio.get_running_loop().run_in_executor(None, following)
-        if ref is done:
-            raise StopAsyncIteration
-        return ref
-
-    def close(self):
-        """Cancels the call if it still runs."""
-        self._ended = True
-        self._stream.close()
-
-
 # ---- remote functions ----
 
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # flags of code objects, as inspect has them
@@ -203,6 +155,11 @@ def _has_flag(function, flags):
         function = function.__wrapped__
     code = getattr(function, "__code__", None)
     return code is not None and bool(code.co_flags & flags)
+
+
+def _how(known):
+    """What a call says besides its arguments, as bytes; None: nothing."""
+    return _values.dump_plain(known) if known else None
 
 
 def _new_key():
@@ -217,8 +174,8 @@ def _name_of(key, label):
 class _Code:
     """A function or class that workers run, by key; put once in a life of the runtime."""
 
-    def __init__(self, key, name, what, retry=None):
-        self.key, self.name, self.what, self.retry = key, name, what, retry
+    def __init__(self, key, name, what):
+        self.key, self.name, self.what = key, name, what
         self.life = 0
         self.captured = None
 
@@ -229,7 +186,9 @@ class _Code:
             if self.life != _manta.life():
                 before, self.life = self.life, _manta.life()  # before: it may refer to itself
                 try:
-                    data, self.captured = _values.dump_code(self.what, self.what.__qualname__)
+                    label = self.what.__name__ if isinstance(self.what, type) else self.what.__qualname__
+                    data, self.captured = _values.dump_code(self.what, label)
+                    _dialect.current.check_captured(label, self.captured)
                     _code.put(self.key, data)
                 except BaseException:
                     self.life = before
@@ -255,10 +214,10 @@ class RemoteFunction(_manta.Function):
 
     @classmethod
     def _make(cls, code, options, is_generator):
-        fields, results, is_stream, _ = _options.task(options)
+        fields, results, is_stream, how = _options.task(options)
         if results is None:
             results, is_stream = 1, is_generator
-        out = cls.__new__(cls, code.name, fields, results, is_stream)
+        out = cls.__new__(cls, code.name, fields, results, is_stream, _how(how))
         out._code, out._options, out._is_generator, out._is_stream = code, options, is_generator, is_stream
         return out
 
@@ -339,10 +298,13 @@ def _method_at(handle, name, options):
 
 
 def _make_method(actor, name, known, options):
-    fields, results, is_stream = _options.method({**known.get("options", {}), **options})
+    known_options = {k: v for k, v in known.get("options", {}).items() if k != "concurrency_group"}  # its process has it
+    fields, results, is_stream, how = _options.method({**known_options, **options})
     if results is None:
         results, is_stream = 1, known.get("is_generator", False)
-    out = ActorMethod.__new__(ActorMethod, actor, name, fields or None, results, is_stream)
+    if is_stream and "stream_limit" in known:
+        how["limit"] = known["stream_limit"]
+    out = ActorMethod.__new__(ActorMethod, actor, name, fields or None, results, is_stream, _how(how))
     out._name, out._known, out._options, out._of = name, known, options, (actor._methods, actor._class_name)
     return out
 
@@ -441,7 +403,8 @@ class ActorClass:
     def __init__(self, code, cls, options, methods, is_async):
         self._code, self._class, self._options, self._methods = code, cls, options, methods
         self._is_async = is_async
-        self._fields, self._limit = _options_of_actor(options, is_async)
+        self._fields, self._limit, self._stream_limit = _options_of_actor(options, is_async)
+        self._groups = _add_groups(self._fields, options, methods, is_async)
 
     @classmethod
     def _of(cls, plain, options):
@@ -464,12 +427,23 @@ class ActorClass:
         """Starts an actor, and returns its handle at once."""
         _ensure()
         captured = self._code.export()
+        if self._groups:
+            kwargs = {**kwargs, _worker.GROUPS: self._groups}
         handle = _manta.actor_start(handle_class(), self._code.name, self._fields, args, kwargs or None, captured,
-                                     self._limit)
-        handle._methods, handle._class_name = self._methods, self._code.name.split(".", 2)[-1]
+                                     self._limit, self._is_concurrent())
+        handle._methods, handle._class_name = self._limited(), self._code.name.split(".", 2)[-1]
         if "name" in self._fields:
             _code.put(_code.actor_key(handle._id), dumps((handle._methods, handle._class_name)))
         return handle
+
+    def _limited(self):
+        """What is known of the methods of an actor with these options."""
+        if self._stream_limit is None:
+            return self._methods
+        return {name: {**known, "stream_limit": self._stream_limit} for name, known in self._methods.items()}
+
+    def _is_concurrent(self):
+        return bool(self._limit) or self._fields.get("max_concurrency", 1) > 1 or "concurrency_groups" in self._fields
 
     def __call__(self, *args, **kwargs):
         name = getattr(self, "__name__", "A")
@@ -493,9 +467,26 @@ def _class_at(cls, key, name, options, methods, is_async, captured):
 
 
 def _options_of_actor(options, is_async):
-    """(fields, how many coroutines may run at once)"""
-    fields = _options.actor(options)
-    return fields, fields.pop("max_concurrency", 1000) if is_async else 0
+    """(fields, how many coroutines may run at once, how far its streams together may be ahead)"""
+    fields, stream_limit = _options.actor(options)
+    return fields, fields.pop("max_concurrency", 1000) if is_async else 0, stream_limit
+
+
+def _add_groups(fields, options, methods, is_async):
+    """Sets the groups of an actor and of its methods. Of coroutines Python counts those that run, and the runtime lets one
+    after the other begin: how many there may be of each group; None: the runtime counts."""
+    groups = options.get("concurrency_groups")
+    of_methods = {name: group for name, known in methods.items()
+                  if (group := known.get("options", {}).get("concurrency_group"))}
+    for name, group in of_methods.items():
+        if group not in (groups or ()):
+            raise ValueError(f"{name} is to run in the concurrency group {group}, which the class does not have")
+    if of_methods:
+        fields["method_groups"] = ",".join(f"py.{name}={group}" for name, group in of_methods.items())
+    if not groups or not is_async:
+        return None
+    fields["concurrency_groups"] = ",".join(f"{name}=1" for name in groups)
+    return dict(groups)
 
 
 def get_actor(name, namespace=None):
@@ -523,13 +514,25 @@ def kill(actor, *, no_restart=True):
 
 
 def exit_actor():
-    """Ends the actor that this runs in, after its atexit functions: calls that wait for it fail, and it is not
-    restarted."""
+    """Ends the actor that this runs in, by an exception. Calls that run in it are finished, this one and those that
+    wait fail, then its atexit functions run; it is not restarted."""
     if not _manta.is_actor():
         raise TypeError("exit_actor() is for methods of actors: there is none here")
-    _worker.end()
-    _manta.kill_self()
-    threading.Event().wait()  # for the end of this process
+    raise _worker.exit_actor()
+
+
+def current_actor():
+    """A handle of the actor that this runs in. RuntimeError: there is none.
+
+        other.register.remote(manta.current_actor())
+    """
+    here = _manta.actor_here(handle_class())
+    if here is None:
+        raise RuntimeError("current_actor() is for methods of actors: there is none here")
+    handle, instance = here
+    if instance is not None:
+        handle._methods, handle._class_name = _dialect.current.methods_of(type(instance)), type(instance).__name__
+    return handle
 
 
 def remote(*args, **options):
@@ -567,7 +570,7 @@ def context():
 
         manta.context()["task"]
     """
-    return _manta.context()
+    return _manta.context(_worker.deferred_here())
 
 
 def node_info():
@@ -595,9 +598,15 @@ def _future(ref):
     return _aio.future(ref)
 
 
+def _stream(stream):
+    return (_dialect.current.stream_class or ObjectRefGenerator)(stream)
+
+
 _manta.set_hooks({
     "dump": _values.dump, "load": _values.load, "function": _worker.function, "failed": _worker.failed,
     "error": _failures.make, "prepare": _prepare, "await_ref": _await_ref, "future": _future,
     "start": _worker.start, "coroutine": _worker.coroutine, "reduce": _reduce_handle, "end": _worker.end,
-    "limit": _worker.limit, "cancel": _worker.cancel, "method": _worker.method, "items": _worker.items, "stream": ObjectRefGenerator,
+    "limit": _worker.limit, "cancel": _worker.cancel, "leave": _worker.leave,
+    "looped": _worker.looped, "method": _worker.method, "items": _streams.items,
+    "stream": _stream, "how": _streams.how,
 })

@@ -49,13 +49,14 @@ def _remake(base, cause, known):
 
 class Dialect:
     name = "manta"
-    stream_window = 8
-    infeasible_waits = False
-    actor_placement_cpus = 0
     handle_class = None  # manta.ActorHandle
+    stream_class = None  # manta.ObjectRefGenerator
 
     def namespace(self):
         return None
+
+    def check_captured(self, name, captured):
+        """Raises of references and handles that the code of a function must not have captured."""
 
     def task_error(self, cause, type_name, text, traceback, pid, host, function, actor_repr=None):
         error = both(exceptions.TaskError, cause)()
@@ -66,6 +67,16 @@ class Dialect:
         error.cause, error.type_name, error.text, error.traceback = cause, type_name, text, traceback
         error.pid, error.host, error.function = pid, host, function
         return error
+
+    def actor_exit(self, in_coroutine):
+        """What exit_actor() raises."""
+        from manta import _failures
+        return _failures.CoroutineExit() if in_coroutine else _failures.ActorExit()
+
+    def methods_of(self, cls):
+        """What a handle knows of the methods of an actor, by name."""
+        from manta import _core
+        return _core._methods_of(cls)
 
     def failure(self, kind, text, **known):
         error = KINDS.get(kind, exceptions.MantaError)(text)

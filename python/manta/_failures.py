@@ -12,12 +12,18 @@ from manta import _dialect, _manta, _values
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-class ActorExit(BaseException):
-    """exit_actor() was called."""
+class ActorExit(SystemExit):
+    """exit_actor() was called, in a method."""
+
+
+class CoroutineExit(BaseException):
+    """exit_actor() was called, in a coroutine."""
 
 
 def describe(error, name, actor=None):
     """(text, payload) of an exception that a call ended with; actor: the instance whose method raised it."""
+    if isinstance(error, ActorExit):
+        return "exit_actor() was called", b""  # the runtime says so itself
     if isinstance(error, SystemExit) and _manta.is_worker():
         _leave(error)
     kept = getattr(error, "_manta_payload", None)  # it came from another call, and is passed on as it is
@@ -113,7 +119,8 @@ def make(status, text, failure, payload):
 def _remade(payload, text):
     known = loads(payload[1:])
     if known["type"] == "KeyboardInterrupt":
-        return _dialect.current.failure("cancelled", f"{known['function']} was interrupted")
+        return _dialect.current.failure("cancelled", f"{known['function']} was interrupted", pid=known["pid"],
+                                        host=known["host"], function=known["function"])
     cause = None
     if known["cause"]:
         try:

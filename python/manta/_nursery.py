@@ -1,6 +1,6 @@
 """The nursery: a process that never runs the program's code, and whose forks the workers are.
 
-manta.init() has it started as `python -P .../manta/_nursery.py`; it finds the package that it is a part of, and
+manta.init() has it started as `python -P .../manta/_nursery.py DIALECT`; it finds the package that it is a part of, and
 nothing else, and serves forks until its node ends.
 
 A warm nursery is given the driver's path and modules to import first, those of WARM that the driver has imported: workers then have them at
@@ -11,6 +11,8 @@ import os
 import sys
 
 WARM = ("numpy", "pandas", "torch", "torchvision", "sklearn")
+NEEDED = ("signal", "traceback", "cloudpickle")  # by the first call of a worker
+DIALECTS = {"ray": ("manta.ray",)}  # and by the way in which the driver speaks
 FORK_TESTED = {"jemalloc_bg_thd"}  # threads that forks were found to do without
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -20,10 +22,24 @@ def serve(arguments):
     sys.path.insert(0, os.path.dirname(here))
     from manta import _core, _manta  # noqa: F401  _core sets the hooks
     del sys.path[0]
-    if arguments:
-        _warm_up(arguments[0], arguments[1:])
+    _load([*NEEDED, *DIALECTS.get(arguments[0], ())])
+    if len(arguments) > 1:
+        _warm_up(arguments[1], arguments[2:])
     sys.argv = [""]
     _manta.nursery_run()
+
+
+def _load(modules):
+    """Imports what workers need in any case, once for all of them, and keeps it out of the way of their collectors."""
+    import gc
+    import importlib
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # it is where the driver says, and workers look there
+            pass
+    gc.collect()
+    gc.freeze()
 
 
 def _warm_up(path, modules):

@@ -1,5 +1,8 @@
 """Options as users write them, and as manta_task_options has them."""
+import os
+
 NONE, UNLIMITED = -1, -2
+RETRIED = 1 << 4  # the status of an exception that is to be tried again (src/python/results.c)
 
 STRATEGIES = {"default": 0, "spread": 1}
 
@@ -46,17 +49,28 @@ def _common(o, out):
         out["bundle"] = v
     if (v := o.pop("node", None)) is not None:
         out["node"] = v
-    if (v := o.pop("env_vars", None)):
-        out["environment"] = environment(v)
+    parts = {name: o.pop(name, None) for name in ("env_vars", "working_dir", "py_modules", "apart")}
+    if any(parts.values()):
+        out["environment"] = environment(**parts)
+    if (v := o.pop("wait_infeasible", None)):
+        out["wait_infeasible"] = True
 
 
-def environment(variables):
-    """Variables of a call's process as the text that names its environment."""
+def environment(env_vars=None, working_dir=None, py_modules=None, apart=None):
+    """What is particular about a call's process, as the text that names its environment; apart: a word, where calls
+    that say it have processes of their own."""
     import json
-    for name, value in variables.items():
+    for name, value in (env_vars or {}).items():
         if not isinstance(name, str) or not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
             raise TypeError(f"env_vars: {name!r} is {value!r}, expected a name and a text")
-    return json.dumps({"env_vars": variables}, sort_keys=True)
+    if working_dir is not None and not os.path.isdir(working_dir):
+        raise ValueError(f"working_dir is {working_dir!r}, expected a folder")
+    for path in py_modules or ():
+        if not os.path.exists(path):
+            raise ValueError(f"py_modules: there is no {path!r}, expected a package's folder, a module's file or a wheel")
+    parts = {"env_vars": env_vars, "working_dir": working_dir and os.path.abspath(working_dir),
+             "py_modules": [os.path.abspath(path) for path in py_modules or ()], "apart": apart}
+    return json.dumps({k: v for k, v in parts.items() if v}, sort_keys=True)
 
 
 def _end(o, what):
@@ -66,25 +80,53 @@ def _end(o, what):
 
 
 def task(options):
-    """(fields, num_returns or None, is_stream, classes to retry on)."""
+    """(fields, num_returns or None, is_stream, how the worker is to run it)."""
     o, out = dict(options), {}
     _common(o, out)
     if (v := o.pop("max_retries", None)) is not None:
         out["max_retries"] = _count("max_retries", v, NONE)
+    if (v := o.pop("max_calls", None)):
+        out["max_calls"] = _at_least("max_calls", v, 1)
+    results, is_stream, how = _of_call(o, out)
+    _end(o, "a remote function")
+    return out, results, is_stream, how
+
+
+def _of_call(o, out):
+    """What calls of functions and methods have: (results or None, is_stream, how the worker is to run them)."""
+    how = {}
     retry = o.pop("retry_exceptions", None)
-    if retry:
+    if isinstance(retry, (list, tuple)) and retry:
+        out["retry_on"] = RETRIED
+        how["retry"] = tuple(retry)
+    elif retry:
         out["retry_errors"] = True
     if (v := o.pop("name", None)) is not None:
         out["name"] = v[:63]
-    results, is_stream = returns(o.pop("num_returns", None))
-    _end(o, "a remote function")
-    return out, results, is_stream, tuple(retry) if isinstance(retry, (list, tuple)) else None
+    if (v := o.pop("stream_window", None)) is not None:
+        out["stream_window"] = UNLIMITED if v == -1 else _at_least("stream_window", v, 1)
+    if (v := o.pop("num_objects_per_yield", None)) is not None and _at_least("num_objects_per_yield", v, 1) > 1:
+        how["group"] = v
+    results, is_stream = returns(value := o.pop("num_returns", None))
+    if value == "dynamic":
+        how["dynamic"] = True
+        if out.pop("retry_errors", None):  # the references before a failure are lost when it is tried again
+            out["retry_on"], how["retry"] = RETRIED, (Exception,)
+    return results, is_stream, how
+
+
+def _at_least(name, value, least):
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least} on")
+    return value
 
 
 def returns(value):
     """(number of results or None, whether they come one by one)."""
-    if value in ("streaming", "dynamic"):
+    if value == "streaming":
         return 1, True
+    if value == "dynamic":
+        return 1, False
     if value is None:
         return None, False
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -92,8 +134,28 @@ def returns(value):
     return value, False
 
 
+def _groups(groups):
+    """{"io": 2} as "io=2"."""
+    if not isinstance(groups, dict):
+        raise TypeError(f"concurrency_groups is {groups!r}, expected a dict of names and numbers")
+    for name, most in groups.items():
+        _group_name("concurrency_groups", name)
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"concurrency_groups: {name} is {most!r}, expected a whole number from 1 on")
+    return ",".join(f"{name}={most}" for name, most in groups.items())
+
+
+def _group_name(option, name):
+    if not isinstance(name, str) or not name or any(c in name for c in "=,;"):
+        raise ValueError(f"{option}: {name!r} is no name of a group")
+    return name
+
+
 def actor(options):
+    """(fields, how far its streams together may be ahead of their readers, or None)"""
     o, out = dict(options), {}
+    if (v := o.pop("concurrency_groups", None)):
+        out["concurrency_groups"] = _groups(v)
     _common(o, out)
     for name, zero in (("max_restarts", 0), ("max_task_retries", 0)):
         if (v := o.pop(name, None)) is not None:
@@ -101,7 +163,7 @@ def actor(options):
     for name in ("max_concurrency", "max_pending_calls"):
         if (v := o.pop(name, None)) is not None and v > 0:
             out[name] = v
-    for name in ("detached", "get_if_exists", "fail_away"):
+    for name in ("detached", "get_if_exists", "fail_away", "out_of_order"):
         if (v := o.pop(name, None)) is not None:
             out[name] = bool(v)
     if (v := o.pop("name", None)) is not None:
@@ -110,19 +172,20 @@ def actor(options):
         out["name"] = v
     if (v := o.pop("namespace", None)) is not None:
         out["name_space"] = v
+    if (v := o.pop("place_cpus", None)) is not None:
+        out["place_cpus"] = _amount("place_cpus", v)
+    stream_limit = o.pop("stream_limit", None)
     _end(o, "an actor")
-    return out
+    return out, None if stream_limit is None else _at_least("stream_limit", stream_limit, 1)
 
 
 def method(options):
-    """(fields, results or None, is_stream)"""
+    """(fields, results or None, is_stream, how the worker is to run it)"""
     o, out = dict(options), {}
     if (v := o.pop("max_task_retries", None)) is not None:
         out["max_task_retries"] = _count("max_task_retries", v, NONE)
-    if o.pop("retry_exceptions", None):
-        out["retry_errors"] = True
-    if (v := o.pop("name", None)) is not None:
-        out["name"] = v[:63]
-    results, is_stream = returns(o.pop("num_returns", None))
+    if (v := o.pop("concurrency_group", None)) is not None:
+        out["concurrency_group"] = _group_name("concurrency_group", v)
+    results, is_stream, how = _of_call(o, out)
     _end(o, "a method")
-    return out, results, is_stream
+    return out, results, is_stream, how

@@ -1,6 +1,8 @@
 """Values that C does not know by itself: pickles, functions, classes."""
+import copyreg
+import functools
 import sys
-from _pickle import Unpickler, dumps, loads
+from _pickle import Pickler, Unpickler, dumps, loads
 from io import BytesIO
 
 from manta import _manta
@@ -15,16 +17,60 @@ def _cloudpickle():
 
 def dump(value):
     """(pickle, buffers) of a value. Only cloudpickle can bring what __main__ defines."""
+    if "torch" not in sys.modules and "tensorflow" not in sys.modules:
+        return _dump(value, None)
+    from manta import _tensors  # for programs that have tensors
+    layout = _tensors.Layout()
+    out = _dump(value, layout)
+    return out if layout.is_final() else _dump(value, layout)
+
+
+def _dump(value, layout):
+    """layout: where the tensors of the value lie; None when there can be none."""
     buffers = []
     try:
-        data = dumps(value, 5, buffer_callback=buffers.append)
+        if layout is None:
+            data = dumps(value, 5, buffer_callback=buffers.append)
+        else:
+            data = _dump_with(_plain_pickler, value, buffers, layout)
         if b"__main__" not in data and b"__mp_main__" not in data:
             return data, buffers
     except Exception as e:  # lambdas, local classes; what cloudpickle cannot do either it says itself
         if isinstance(e, RecursionError):
             raise
     buffers = []
-    return _cloudpickle().dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+    if layout is None:
+        return _cloudpickle().dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+    return _dump_with(_value_pickler(), value, buffers, layout), buffers
+
+
+def _dump_with(pickler, value, buffers, layout):
+    out = BytesIO()
+    pickler(out, buffers, layout).dump(value)
+    return out.getvalue()
+
+
+def _plain_pickler(out, buffers, layout):
+    p = Pickler(out, 5, buffer_callback=buffers.append)
+    p.dispatch_table = layout.table(copyreg.dispatch_table)
+    return p
+
+
+@functools.cache
+def _value_pickler():
+    cloudpickle = _cloudpickle()
+
+    class ValuePickler(cloudpickle.CloudPickler):
+        def __init__(self, out, buffers, layout):
+            self.dispatch_table = layout.table(cloudpickle.CloudPickler.dispatch_table)     # before: it is read there
+            super().__init__(out, protocol=5, buffer_callback=buffers.append)
+
+    return ValuePickler
+
+
+def dump_plain(value):
+    """The pickle of a value that has no buffers."""
+    return bytes(dump(value)[0])
 
 
 def load(data, buffers):

@@ -2,8 +2,9 @@
 import os
 import sys
 
-from manta import _code, _failures, _manta, _values
+from manta import _code, _failures, _manta, _streams, _values
 
+GROUPS = "__manta_groups__"  # an argument of constructors: how many coroutines of each concurrency group may run at once
 captured_by_name = {}  # of functions that this process knows
 
 
@@ -48,18 +49,65 @@ def start(environment):
         sys.modules["torch"].seed()
     if environment:
         import json
-        for name, value in json.loads(environment).get("env_vars", {}).items():
-            os.environ[name] = value
+        _code.environment = json.loads(environment)
+        os.environ.update(_code.environment.get("env_vars", {}))
 
 
-def coroutine(awaitable, deferred):
+def coroutine(awaitable, deferred, how):
+    if awaitable is None:
+        _streams.linger(deferred)
+        return
     from manta import _aio
-    _aio.begin(awaitable, deferred)
+    _aio.begin(awaitable, deferred, how)
 
 
-def limit(n):
+def limit(n, cls):
+    """What constructs an actor with coroutines: in their loop, where it may begin some."""
     from manta import _aio
-    _aio.set_limit(n)
+
+    def make(*args, **kwargs):
+        _aio.set_limit(n, kwargs.pop(GROUPS, None))
+        return _aio.construct(cls, args, kwargs)
+    return make
+
+
+async def _call_in_loop(method, *args, **kwargs):
+    return method(*args, **kwargs)
+
+
+def looped(method):
+    """Of an actor with coroutines every method runs in their loop, on one thread."""
+    code = getattr(getattr(method, "__func__", method), "__code__", None)
+    if code is not None and code.co_flags & 0x2A0:  # it is async, or a generator
+        return method
+    import functools
+    return functools.partial(_call_in_loop, method)
+
+
+def deferred_here():
+    """The call whose coroutine this runs in; None: none."""
+    aio = sys.modules.get("manta._aio")
+    return aio.call_here() if aio is not None and aio.in_loop() else None
+
+
+def exit_actor():
+    """The actor of this process is to end; the exception that ends the call which says so."""
+    from manta import _dialect
+    aio = sys.modules.get("manta._aio")
+    in_loop = aio is not None and aio.in_loop()
+    _manta.exit_actor(aio.leave() if in_loop else None)
+    return _dialect.current.actor_exit(in_loop)
+
+
+def leave(actor):
+    """The actor ends as it should, before the atexit functions of its process."""
+    for name in ("__manta_shutdown__", "__ray_shutdown__"):
+        if hasattr(actor, name):
+            try:
+                getattr(actor, name)()
+            except BaseException:
+                import traceback
+                traceback.print_exc()
 
 
 def cancel(task):
@@ -71,17 +119,10 @@ def cancel(task):
 def end():
     """In a worker that ends as it should."""
     import atexit
-    import threading
     atexit._run_exitfuncs()
-    del threading
     sys.stdout.flush()
     sys.stderr.flush()
 
 
-def failed(error, name, actor):
-    return _failures.describe(error, name, actor)
-
-
-def items(out):
-    """What a call that yields yields."""
-    return iter(out)
+def failed(error, name, actor, how):
+    return (*_failures.describe(error, name, actor), isinstance(error, how.get("retry", ())))

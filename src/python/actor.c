@@ -31,7 +31,7 @@ bool py_actor_of(PyObject *o, manta_actor *out)
     }
     const py_actor *a = (const py_actor *)o;
     if (a->life != py->life || !py->life) {
-        PyErr_SetString(PyExc_ValueError, "the actor is of a runtime that has ended, or of another process");
+        PyErr_SetString(PyExc_ValueError, PY_OLD_ACTOR);
         return false;
     }
     *out = a->actor;
@@ -154,7 +154,7 @@ PyType_Spec py_actor_spec = {.name = "manta._manta.Actor",
 /* ---- start and find ---- */
 
 /* A tuple and a dict as the arguments of a vectorcall. */
-static bool call_of_tuple(PyObject *args, PyObject *kwargs, PyObject *captured, int limit, py_call *out)
+static bool call_of_tuple(PyObject *args, PyObject *kwargs, PyObject *captured, int64_t flags, py_call *out)
 {
     Py_ssize_t n = PyTuple_Size(args), n_names = kwargs == Py_None ? 0 : PyDict_Size(kwargs), at = 0, k = 0;
     PyObject **all = malloc((size_t)(n + n_names + 1) * sizeof *all), *names = PyTuple_New(n_names), *key,
@@ -171,8 +171,7 @@ static bool call_of_tuple(PyObject *args, PyObject *kwargs, PyObject *captured, 
         PyTuple_SetItem(names, k, key);
         all[n + k++] = value;
     }
-    ok = ok && py_call_of(all, n, n_names > 0 ? names : NULL,
-                          PY_CALL_CONSTRUCTOR | (int64_t)limit << PY_CALL_LIMIT_SHIFT,
+    ok = ok && py_call_of(all, n, n_names > 0 ? names : NULL, flags, NULL,
                           captured == Py_None ? NULL : captured, out);
     Py_XDECREF(names);
     free(all);
@@ -188,21 +187,23 @@ static bool is_name_taken(manta_actor actor)
     return st == MANTA_EEXIST;
 }
 
-/* actor_start(cls, name, options, args, kwargs, captured, limit of coroutines) */
+/* actor_start(cls, name, options, args, kwargs, captured, limit of coroutines, whether calls run at once) */
 PyObject *py_actor_start(PyObject *self, PyObject *tuple)
 {
     PyObject *cls, *options, *args, *kwargs, *captured, *out = NULL;
     const char *name;
-    int limit;
+    int limit, is_concurrent;
     py_options o = {0};
     py_call c;
     (void)self;
 
-    if (!PyArg_ParseTuple(tuple, "OsOO!OOi:actor_start", &cls, &name, &options, &PyTuple_Type, &args, &kwargs,
-                          &captured, &limit))
+    if (!PyArg_ParseTuple(tuple, "OsOO!OOip:actor_start", &cls, &name, &options, &PyTuple_Type, &args,
+                          &kwargs, &captured, &limit, &is_concurrent))
         return NULL;
     bool ok = py_options_fill(options, &o);
-    bool called = ok && call_of_tuple(args, kwargs, captured, limit, &c);
+    int64_t flags = PY_CALL_CONSTRUCTOR | (is_concurrent ? PY_CALL_CONCURRENT : 0) |
+                    (int64_t)limit << PY_CALL_LIMIT_SHIFT;
+    bool called = ok && call_of_tuple(args, kwargs, captured, flags, &c);
     if (called) {
         manta_actor actor;
         PyThreadState *left = py_leave();
@@ -234,29 +235,6 @@ PyObject *py_actor_find(PyObject *self, PyObject *args)
     return py_actor_take((PyTypeObject *)cls, actor);
 }
 
-/* kill_self(): ends the actor that this process is; False: it is none. */
-PyObject *py_kill_self(PyObject *self, PyObject *unused)
-{
-    manta_status st;
-    (void)self;
-    (void)unused;
-
-    if (!py->life || !py->actor_here.id) Py_RETURN_FALSE;
-    PyThreadState *left = py_leave();
-    st = manta_actor_kill(py->actor_here, true);
-    py_come_back(left);
-    if (st) return py_raise(st, (manta_ref){0});
-    Py_RETURN_TRUE;
-}
-
-/* is_actor(): whether this process is an actor. */
-PyObject *py_is_actor(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    return PyBool_FromLong(py->actor_here.id != 0);
-}
-
 /* ---- methods ---- */
 
 typedef struct py_method {
@@ -267,17 +245,19 @@ typedef struct py_method {
     py_options options;
     int results;
     bool is_stream;
+    PyObject *how; /* bytes; NULL: nothing is to be said */
 } py_method;
 
 static PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *handle, *options;
+    PyObject *handle, *options, *how = Py_None;
     const char *name;
     int results, is_stream;
     manta_actor actor;
     (void)kwargs;
 
-    if (!PyArg_ParseTuple(args, "OsOip:Method", &handle, &name, &options, &results, &is_stream)) return NULL;
+    if (!PyArg_ParseTuple(args, "OsOip|O:Method", &handle, &name, &options, &results, &is_stream, &how))
+        return NULL;
     if (strlen(name) > 60 || results < 0 || results > 1000)
         return PyErr_Format(PyExc_ValueError,
                             "method %s: expected a name of at most 60 bytes and 0 to 1000 results", name);
@@ -287,6 +267,7 @@ static PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     snprintf(m->name, sizeof m->name, "py.%s", name);
     m->results = results;
     m->is_stream = is_stream;
+    if (how != Py_None) m->how = Py_NewRef(how);
     if (!py_options_fill(options, &m->options)) Py_CLEAR(m);
     if (m && manta_retain((manta_ref){actor.id})) {
         py_raise(MANTA_EINVAL, (manta_ref){0});
@@ -303,6 +284,7 @@ static void method_dealloc(PyObject *self)
 
     py_drop_later(PY_DROP_REF, m->actor.id, m->life);
     py_options_release(&m->options);
+    Py_XDECREF(m->how);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -346,11 +328,11 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
     py_call c;
 
     if (m->life != py->life || !m->life) {
-        PyErr_SetString(PyExc_ValueError, "the actor is of a runtime that has ended, or of another process");
+        PyErr_SetString(PyExc_ValueError, PY_OLD_ACTOR);
         return NULL;
     }
     py_drops_flush(false);
-    if (py_call_of(args, n, kwnames, PY_CALL_METHOD | (m->is_stream ? PY_CALL_STREAM : 0), NULL, &c))
+    if (py_call_of(args, n, kwnames, PY_CALL_METHOD | (m->is_stream ? PY_CALL_STREAM : 0), m->how, NULL, &c))
         out = m->is_stream ? stream_method(m, &c) : submit_method(m, &c);
     py_call_release(&c);
     return out;
@@ -362,8 +344,7 @@ static PyObject *method_handle(PyObject *self, PyObject *cls)
     const py_method *m = (const py_method *)self;
 
     if (m->life != py->life || !m->life || !PyType_Check(cls) || manta_retain((manta_ref){m->actor.id}))
-        return PyErr_Format(PyExc_ValueError,
-                            "the actor is of a runtime that has ended, or of another process");
+        return PyErr_Format(PyExc_ValueError, PY_OLD_ACTOR);
     return py_actor_take((PyTypeObject *)cls, m->actor);
 }
 

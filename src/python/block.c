@@ -70,6 +70,23 @@ PyObject *py_block_copy(const void *at, size_t n, bool writable)
     return (PyObject *)b;
 }
 
+PyObject *py_block_own(PyObject *self, PyObject *o)
+{
+    Py_buffer b;
+    PyObject *out;
+    (void)self;
+
+    if (PyObject_GetBuffer(o, &b, PyBUF_SIMPLE) < 0) return NULL;
+    if (b.readonly) {
+        out = py_block_copy(b.buf, (size_t)b.len, true);
+    } else {
+        Py_INCREF(o);
+        out = o;
+    }
+    PyBuffer_Release(&b);
+    return out;
+}
+
 static void block_unlink(py_block *b)
 {
     if (b->before)

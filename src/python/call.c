@@ -61,8 +61,8 @@ static bool call_add(py_call *c, PyObject *o)
     return true;
 }
 
-bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t flags, PyObject *captured,
-                py_call *out)
+bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t flags, PyObject *how,
+                PyObject *captured, py_call *out)
 {
     Py_ssize_t n_names = kwnames ? PyTuple_Size(kwnames) : 0;
     size_t size = 0;
@@ -71,7 +71,8 @@ bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t 
     out->n_values = 0;
     out->size = 0;
     out->names = NULL;
-    if (!call_room(out, n + n_names + 1)) return false;
+    if (!call_room(out, n + n_names + 2)) return false;
+    if (how) flags |= PY_CALL_HOW;
     out->args[out->n_args++] = manta_i64(flags | (int)n_names | (captured ? PY_CALL_CAPTURED : 0));
     if (n_names > 0) {
         if (!join_names(kwnames, n_names, out, &size)) return false;
@@ -79,7 +80,7 @@ bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t 
     }
     for (Py_ssize_t i = 0; i < n + n_names; i++)
         if (!call_add(out, args[i])) return false;
-    return (!captured || call_add(out, captured)) && py_still_runs();
+    return (!how || call_add(out, how)) && (!captured || call_add(out, captured)) && py_still_runs();
 }
 
 void py_call_release(py_call *c)

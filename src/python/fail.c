@@ -85,6 +85,21 @@ PyObject *py_raise(manta_status st, manta_ref ref)
     return NULL;
 }
 
+PyObject *py_raise_plain(manta_status st)
+{
+    PyObject *kind = st == MANTA_EINVAL || st == MANTA_EUNSUPPORTED ? PyExc_ValueError
+                     : st == MANTA_EEXIST                           ? PyExc_FileExistsError
+                     : st == MANTA_ENOENT                           ? PyExc_FileNotFoundError
+                     : st == MANTA_ETIMEDOUT                        ? PyExc_TimeoutError
+                     : st == MANTA_EIO                              ? PyExc_OSError
+                                                                    : PyExc_RuntimeError;
+    manta_error e;
+
+    manta_error_get(&e);
+    PyErr_SetString(kind, e.text);
+    return NULL;
+}
+
 bool py_ready(void)
 {
     if (py->life) return true;

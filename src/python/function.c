@@ -18,17 +18,18 @@ typedef struct py_function {
     int results;
     bool is_stream;
     uint32_t life; /* in which it was prepared */
+    PyObject *how; /* bytes; NULL: nothing is to be said */
     PyObject *captured; /* references and handles that its code refers to; NULL: none */
 } py_function;
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name;
-    PyObject *options;
+    PyObject *options, *how = Py_None;
     int results, is_stream;
     (void)kwargs;
 
-    if (!PyArg_ParseTuple(args, "sOip:Function", &name, &options, &results, &is_stream)) return NULL;
+    if (!PyArg_ParseTuple(args, "sOip|O:Function", &name, &options, &results, &is_stream, &how)) return NULL;
     if (strlen(name) > 63 || results < 0 || results > 1000)
         return PyErr_Format(PyExc_ValueError, "num_returns is %d, expected 0 to 1000", results);
     py_function *f = (py_function *)PyType_GenericAlloc(type, 0);
@@ -36,6 +37,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     snprintf(f->name, sizeof f->name, "%s", name);
     f->results = results;
     f->is_stream = is_stream;
+    if (how != Py_None) f->how = Py_NewRef(how);
     if (!py_options_fill(options, &f->options)) Py_CLEAR(f);
     return (PyObject *)f;
 }
@@ -45,6 +47,7 @@ static void function_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
 
     py_options_release(&((py_function *)self)->options);
+    Py_XDECREF(((py_function *)self)->how);
     Py_XDECREF(((py_function *)self)->captured);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -99,7 +102,7 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
 
     if ((f->life != py->life || !f->life) && !prepare_function(f)) return NULL;
     py_drops_flush(false);
-    if (py_call_of(args, n, kwnames, f->is_stream ? PY_CALL_STREAM : 0, f->captured, &c))
+    if (py_call_of(args, n, kwnames, f->is_stream ? PY_CALL_STREAM : 0, f->how, f->captured, &c))
         out = f->is_stream ? stream_function(f, &c) : submit_function(f, &c);
     py_call_release(&c);
     return out;

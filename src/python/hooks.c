@@ -97,6 +97,7 @@ static manta_status after_fork_child(void *user, const char *environment)
     py->life = ++py->lives;
     py->main_thread = (unsigned long)pthread_self();
     py_drops_forget();
+    py_titles_in_worker();
     text = environment ? PyUnicode_FromString(environment) : Py_NewRef(Py_None);
     if (text) done = py_ask(PY_HOOK_START, text, NULL);
     Py_XDECREF(text);

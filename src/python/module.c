@@ -10,8 +10,8 @@
 py_state *py;
 
 static const char *const hook_names[PY_HOOK_COUNT] = {
-    "dump",      "load",   "function", "failed", "error", "prepare", "await_ref", "future", "start",
-    "coroutine", "reduce", "end",      "method", "items", "limit",   "cancel",    "stream"};
+    "dump",   "load", "function", "failed", "error", "prepare", "await_ref", "future", "start",  "coroutine",
+    "reduce", "end",  "method",   "items",  "limit", "cancel",  "looped",    "leave",  "stream", "how"};
 
 static PyObject *set_hooks(PyObject *self, PyObject *mapping)
 {
@@ -53,6 +53,7 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"wait", FAST(py_wait_for), METH_FASTCALL, NULL},
                                   {"cancel", FAST(py_cancel), METH_FASTCALL, NULL},
                                   {"failure", py_failure, METH_O, NULL},
+                                  {"own", py_block_own, METH_O, NULL},
                                   {"ref_index", py_ref_index, METH_O, NULL},
                                   {"actor_index", py_actor_index, METH_O, NULL},
                                   {"ref_at", py_ref_at, METH_O, NULL},
@@ -60,13 +61,17 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"actor_start", py_actor_start, METH_VARARGS, NULL},
                                   {"actor_find", py_actor_find, METH_VARARGS, NULL},
                                   {"is_actor", py_is_actor, METH_NOARGS, NULL},
-                                  {"kill_self", py_kill_self, METH_NOARGS, NULL},
-                                  {"context", py_context, METH_NOARGS, NULL},
+                                  {"actor_here", py_actor_here, METH_O, NULL},
+                                  {"exit_actor", py_exit_actor, METH_O, NULL},
+                                  {"context", py_context, METH_VARARGS, NULL},
                                   {"node_info", py_node_info, METH_NOARGS, NULL},
                                   {"view", py_view, METH_NOARGS, NULL},
+                                  {"set_title_prefix", py_set_title_prefix, METH_O, NULL},
                                   {"is_cancelled", py_is_cancelled, METH_NOARGS, NULL},
                                   {"finish", py_finish, METH_VARARGS, NULL},
                                   {"yield_item", py_yield_item, METH_VARARGS, NULL},
+                                  {"yield_room", py_yield_room, METH_VARARGS, NULL},
+                                  {"yield_taken", py_yield_taken, METH_O, NULL},
                                   {"nursery_run", py_nursery_run, METH_NOARGS, NULL},
                                   {"nursery_warm", py_nursery_warm, METH_O, NULL},
                                   {"code_put", py_code_put, METH_VARARGS, NULL},
@@ -77,6 +82,8 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"group_remove", py_group_remove, METH_O, NULL},
                                   {"group_find", py_group_find, METH_O, NULL},
                                   {"group_get", py_group_get, METH_O, NULL},
+                                  {"run_storage", py_run_storage, METH_NOARGS, NULL},
+                                  {"run_config", py_run_config, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
@@ -110,11 +117,13 @@ static int module_exec(PyObject *module)
     s->main_thread = (unsigned long)pthread_self();
     bool ok = (s->functions = PyDict_New()) && (s->coroutine = type_named("CoroutineType")) &&
               (s->async_generator = type_named("AsyncGeneratorType")) &&
-              (s->flush = PyUnicode_InternFromString("flush")) && add_type(module, &py_ref_spec, &s->ref) &&
-              add_type(module, &py_block_spec, &s->block) &&
+              (s->generator = type_named("GeneratorType")) &&
+              (s->flush = PyUnicode_InternFromString("flush")) && (s->no_how = PyDict_New()) &&
+              add_type(module, &py_ref_spec, &s->ref) && add_type(module, &py_block_spec, &s->block) &&
               add_type(module, &py_function_spec, &s->function) &&
               add_type(module, &py_actor_spec, &s->actor) && add_type(module, &py_method_spec, &s->method) &&
-              add_type(module, &py_stream_spec, &s->stream) && add_type(module, &py_watch_spec, &s->watch);
+              add_type(module, &py_stream_spec, &s->stream) && add_type(module, &py_watch_spec, &s->watch) &&
+              add_type(module, &py_run_spec, &s->run) && add_type(module, &py_ranks_spec, &s->ranks);
     return ok ? 0 : -1;
 }
 

@@ -239,16 +239,20 @@ PyObject *py_node_info(PyObject *self, PyObject *unused)
         pid_list(i.worker_pids, i.n_worker_pids < 64 ? i.n_worker_pids : 64));
 }
 
-PyObject *py_context(PyObject *self, PyObject *unused)
+/* context([deferred]): of the call that runs on this thread, or of one that was deferred. */
+PyObject *py_context(PyObject *self, PyObject *args)
 {
+    PyObject *deferred = Py_None;
+    manta_task *t = py_task();
+    const char *name;
     manta_context c;
     manta_status st;
     (void)self;
-    (void)unused;
 
-    if (!py_ready()) return NULL;
+    if (!PyArg_ParseTuple(args, "|O:context", &deferred) || !py_ready()) return NULL;
+    if (deferred != Py_None && !py_deferred_of(deferred, &t, &name)) return NULL;
     PyThreadState *left = py_leave();
-    st = manta_context_get(py_task(), &c);
+    st = manta_context_get(t, &c);
     py_come_back(left);
     if (st) return py_raise(st, (manta_ref){0});
     return Py_BuildValue("{s:K,s:I,s:i,s:N,s:N,s:K,s:s,s:s,s:i,s:N,s:d,s:d,s:K,s:s,s:N,s:K,s:i,s:K,s:s,s:N}",

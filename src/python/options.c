@@ -9,6 +9,7 @@ typedef enum field_kind {
     FIELD_DOUBLE,
     FIELD_U64,
     FIELD_INT,
+    FIELD_U32,
     FIELD_BOOL,
     FIELD_TEXT,
     FIELD_GROUP,
@@ -33,6 +34,7 @@ static const field fields[] = {
     FIELD(resources, FIELD_TEXT),
     FIELD(max_retries, FIELD_INT),
     FIELD(retry_errors, FIELD_BOOL),
+    FIELD(retry_on, FIELD_U32),
     FIELD(strategy, FIELD_STRATEGY),
     FIELD(node, FIELD_U64),
     FIELD(placement_group, FIELD_GROUP),
@@ -44,9 +46,17 @@ static const field fields[] = {
     FIELD(max_task_retries, FIELD_INT),
     FIELD(max_concurrency, FIELD_INT),
     FIELD(max_pending_calls, FIELD_INT),
+    FIELD(concurrency_groups, FIELD_TEXT),
+    FIELD(method_groups, FIELD_TEXT),
+    FIELD(concurrency_group, FIELD_TEXT),
     FIELD(name_space, FIELD_TEXT),
     FIELD(fail_away, FIELD_BOOL),
     FIELD(environment, FIELD_TEXT),
+    FIELD(stream_window, FIELD_INT),
+    FIELD(max_calls, FIELD_INT),
+    FIELD(wait_infeasible, FIELD_BOOL),
+    FIELD(place_cpus, FIELD_DOUBLE),
+    FIELD(out_of_order, FIELD_BOOL),
 };
 
 static const field *field_named(const char *name)
@@ -64,6 +74,7 @@ static bool set_field(const field *f, PyObject *value, manta_task_options *o)
     case FIELD_DOUBLE: *(double *)at = PyFloat_AsDouble(value); break;
     case FIELD_U64: *(uint64_t *)at = PyLong_AsUnsignedLongLong(value); break;
     case FIELD_INT: *(int *)at = (int)PyLong_AsLong(value); break;
+    case FIELD_U32: *(uint32_t *)at = (uint32_t)PyLong_AsUnsignedLong(value); break;
     case FIELD_BOOL: *(bool *)at = PyObject_IsTrue(value) == 1; break;
     case FIELD_TEXT: *(const char **)at = PyUnicode_AsUTF8AndSize(value, NULL); break;
     case FIELD_GROUP: ((manta_placement_group *)at)->id = PyLong_AsUnsignedLongLong(value); break;

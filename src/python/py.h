@@ -32,36 +32,42 @@ typedef enum py_hook {
     PY_HOOK_DUMP, /* dump(value) -> (pickle, list of buffers) */
     PY_HOOK_LOAD, /* load(pickle, list of buffers) -> value */
     PY_HOOK_FUNCTION, /* function(name, captured) -> what a call of that name calls */
-    PY_HOOK_FAILED, /* failed(exception, name, actor) -> (text, payload): what a call ends with */
+    PY_HOOK_FAILED, /* failed(exception, name, actor, how) -> (text, payload, whether it is tried again) */
     PY_HOOK_ERROR, /* error(status, text, failure, payload) -> exception to raise */
     PY_HOOK_PREPARE, /* prepare(function): before the first call of it in a life of the runtime */
     PY_HOOK_AWAIT, /* await_ref(ref) -> iterator, of ObjectRef.__await__ */
     PY_HOOK_FUTURE, /* future(ref) -> concurrent.futures.Future */
     PY_HOOK_START, /* start(environment): in a new worker */
-    PY_HOOK_COROUTINE, /* coroutine(awaitable, deferred): a method that is async has begun */
+    PY_HOOK_COROUTINE, /* coroutine(awaitable, deferred, how): a method goes on in the loop; None: in its reader */
     PY_HOOK_REDUCE, /* reduce(actor) -> what pickle wants of a handle */
     PY_HOOK_END, /* end(): in a worker that ends */
     PY_HOOK_METHOD, /* method(actor, name): one that every actor has */
-    PY_HOOK_ITEMS, /* items(result) -> iterator, of a call that yields */
-    PY_HOOK_LIMIT, /* limit(n): how many coroutines of this actor may run at once */
+    PY_HOOK_ITEMS, /* items(result, how) -> iterator, of a call that yields */
+    PY_HOOK_LIMIT, /* limit(n, class) -> what constructs the actor, of which n coroutines may run at once */
     PY_HOOK_CANCEL, /* cancel(task): a call of this process was cancelled */
+    PY_HOOK_LOOPED, /* looped(method) -> what a call of it calls, of an actor with coroutines */
+    PY_HOOK_LEAVE, /* leave(actor): the actor ends as it should, and is no more after it */
     PY_HOOK_STREAM, /* stream(Stream) -> what the program sees of it */
+    PY_HOOK_HOW, /* how(bytes) -> dict: what a call says besides its arguments */
     PY_HOOK_COUNT
 } py_hook;
 
 typedef struct py_state {
     PyObject *module;
-    PyTypeObject *ref, *block, *function, *actor, *method, *stream, *watch;
+    PyTypeObject *ref, *block, *function, *actor, *method, *stream, *watch, *run, *ranks;
     PyObject *hooks[PY_HOOK_COUNT];
     PyTypeObject *ndarray; /* NULL: numpy was not met yet */
     PyObject *dtypes[MANTA_DTYPE_COUNT];
     PyObject *functions; /* in a worker: by name */
-    PyObject *coroutine, *async_generator; /* the types */
+    PyObject *coroutine, *async_generator, *generator; /* the types */
     PyObject *flush; /* the text */
+    PyObject *no_how; /* {}: what most calls say besides their arguments */
     manta_actor actor_here; /* that this process is; 0: none */
+    PyObject *actor_self; /* its instance; NULL: it is not made yet, or no more */
     uint32_t life; /* of the runtime; 0: it does not run */
     uint32_t lives;
     bool is_worker, in_process;
+    bool has_loop; /* the actor that this process is has coroutines */
     int pid; /* of the process that this is */
     unsigned long main_thread;
 } py_state;
@@ -85,6 +91,10 @@ static inline void py_replace(PyObject **at, PyObject *o)
 /* Sets the exception for this thread's last failure of the runtime; `ref`: the object that
  * failed, or none. Returns NULL. */
 PyObject *py_raise(manta_status st, manta_ref ref);
+
+/* Sets the exception of Python's own that fits this thread's last failure, of something that needs no runtime.
+ * Returns NULL. */
+PyObject *py_raise_plain(manta_status st);
 
 /* Refuses to go on without a runtime: false with an exception. */
 bool py_ready(void);
@@ -120,7 +130,7 @@ manta_status py_wait(py_waiting *waits, void *ctx, int64_t timeout_ms);
 
 /* ---- drops.c: no lock is needed ---- */
 
-typedef enum py_drop { PY_DROP_REF, PY_DROP_ACTOR, PY_DROP_STREAM } py_drop;
+typedef enum py_drop { PY_DROP_REF, PY_DROP_ACTOR, PY_DROP_STREAM, PY_DROP_STREAM_LEFT } py_drop;
 
 /* Gives back a number that an object of Python held, later. Never waits. */
 void py_drop_later(py_drop what, uint64_t id, uint32_t life);
@@ -162,6 +172,8 @@ typedef struct py_block {
 PyObject *py_block_of(manta_ref ref, const void *at, size_t n);
 /* A block with a copy of the bytes. */
 PyObject *py_block_copy(const void *at, size_t n, bool writable);
+/* own(buffer): the buffer itself where it can be written to, else a block with a copy that can. */
+PyObject *py_block_own(PyObject *self, PyObject *o);
 /* Around the end of the runtime: the bytes of blocks that still live move to memory of this
  * process, at the same addresses. */
 void *py_blocks_save(void);
@@ -243,11 +255,17 @@ enum {
     PY_CALL_STREAM = 1 << 16,
     PY_CALL_CONSTRUCTOR = 1 << 17,
     PY_CALL_METHOD = 1 << 18,
-    PY_CALL_CAPTURED = 1 << 19
+    PY_CALL_CAPTURED = 1 << 19,
+    PY_CALL_HOW = 1 << 20,
+    PY_CALL_CONCURRENT = 1 << 21 /* of a constructor: the actor runs several calls at once */
 };
 #define PY_CALL_LIMIT_SHIFT 32 /* above it: how many coroutines an actor may run at once; 0: it has none */
 
 #define PY_FEW              12 /* arguments of a call that need no memory of the heap */
+
+#define PY_OLD_ACTOR                                                                                         \
+    "the actor is of a runtime that has ended, or of another process. It might be dead or it's from a "      \
+    "different cluster"
 
 /* The arguments of a call, encoded. */
 typedef struct py_call {
@@ -259,21 +277,51 @@ typedef struct py_call {
     char *names;
 } py_call;
 
-/* Encodes the arguments of a vectorcall, and what the function has captured (NULL: nothing); give it back
- * with py_call_release() in either case. */
-bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t flags, PyObject *captured,
-                py_call *out);
+/* Encodes the arguments of a vectorcall, how it is to be run (bytes) and what the function has captured
+ * (NULL: nothing); give it back with py_call_release() in either case. */
+bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t flags, PyObject *how,
+                PyObject *captured, py_call *out);
 void py_call_release(py_call *c);
 /* What a call gives to the program: a reference, a list of them, or None. */
 PyObject *py_results(const manta_ref *refs, int n);
 
 PyObject *py_stream_take(manta_stream s);
 
+/* ---- results.c ---- */
+
+/* What a call says besides its arguments: a new reference to a dict, mostly {}; NULL with an exception. */
+PyObject *py_call_how(const manta_task *t);
+uint64_t py_how_number(PyObject *how, const char *name);
+
+/* The call fails with the exception that is set, which is cleared. */
+manta_status py_call_fail(manta_task *t, const char *name);
+
+/* Gives what a function has returned to the caller, or item by item what it yields. A failure with an
+ * exception set is the program's. */
+manta_status py_return_all(manta_task *t, const char *name, PyObject *o, PyObject *how);
+manta_status py_yield_all(manta_task *t, PyObject *o, PyObject *how);
+
+/* Has what a call printed be seen before its result. */
+void py_flush_output(void);
+
+/* ---- title.c ---- */
+
+/* Whether the process is called by what it runs, and has it called so. */
+bool py_has_titles(void);
+/* In a new worker, whose nursery may have set the prefix already. */
+void py_titles_in_worker(void);
+void py_show_title(const char *title);
+PyObject *py_set_title_prefix(PyObject *self, PyObject *text);
+
 /* ---- worker.c ---- */
 
 manta_status py_resolve(void *user, const char *name, manta_task *t);
 /* The call that this thread runs; NULL: none. */
 manta_task *py_task(void);
+/* The call that was deferred, and its name, of what the hook `coroutine` was given; false with an exception. */
+bool py_deferred_of(PyObject *known, manta_task **t, const char **name);
+/* In the process of an actor that runs several calls at once: SIGTERM ends it when these have ended. */
+void py_mind_term(void);
 /* Interrupts a call that was cancelled, if it runs here and is no method of an actor. */
 bool py_interrupt_call(uint64_t task);
 
@@ -288,7 +336,7 @@ const char **py_argv_of(PyObject *list);
 /* ---- tables for module.c ---- */
 
 extern PyType_Spec py_ref_spec, py_block_spec, py_function_spec, py_actor_spec, py_method_spec,
-    py_stream_spec, py_watch_spec;
+    py_stream_spec, py_watch_spec, py_run_spec, py_ranks_spec;
 
 PyObject *py_put(PyObject *self, PyObject *value);
 PyObject *py_get(PyObject *self, PyObject *const *args, Py_ssize_t n);
@@ -298,22 +346,27 @@ PyObject *py_failure(PyObject *self, PyObject *ref);
 PyObject *py_init(PyObject *self, PyObject *options);
 PyObject *py_shutdown(PyObject *self, PyObject *at_exit);
 PyObject *py_is_initialized(PyObject *self, PyObject *unused);
-PyObject *py_context(PyObject *self, PyObject *unused);
+PyObject *py_context(PyObject *self, PyObject *args);
 PyObject *py_node_info(PyObject *self, PyObject *unused);
 PyObject *py_view(PyObject *self, PyObject *unused);
 PyObject *py_is_cancelled(PyObject *self, PyObject *unused);
 PyObject *py_actor_start(PyObject *self, PyObject *args);
 PyObject *py_actor_find(PyObject *self, PyObject *args);
 PyObject *py_is_actor(PyObject *self, PyObject *unused);
-PyObject *py_kill_self(PyObject *self, PyObject *unused);
+PyObject *py_actor_here(PyObject *self, PyObject *cls);
+PyObject *py_exit_actor(PyObject *self, PyObject *deferred);
 PyObject *py_group_new(PyObject *self, PyObject *args);
 PyObject *py_group_ready(PyObject *self, PyObject *group);
 PyObject *py_group_wait(PyObject *self, PyObject *args);
 PyObject *py_group_remove(PyObject *self, PyObject *group);
 PyObject *py_group_find(PyObject *self, PyObject *name);
 PyObject *py_group_get(PyObject *self, PyObject *group);
+PyObject *py_run_storage(PyObject *self, PyObject *unused);
+PyObject *py_run_config(PyObject *self, PyObject *folder);
 PyObject *py_finish(PyObject *self, PyObject *args);
 PyObject *py_yield_item(PyObject *self, PyObject *args);
+PyObject *py_yield_room(PyObject *self, PyObject *args);
+PyObject *py_yield_taken(PyObject *self, PyObject *deferred);
 PyObject *py_code_put(PyObject *self, PyObject *args);
 PyObject *py_code_get(PyObject *self, PyObject *key);
 PyObject *py_nursery_run(PyObject *self, PyObject *unused);

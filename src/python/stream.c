@@ -10,6 +10,7 @@ typedef struct py_stream {
     PyObject head;
     manta_stream stream;
     uint32_t life;
+    bool is_left; /* when it goes its call goes on, instead of being cancelled */
 } py_stream;
 
 PyObject *py_stream_take(manta_stream s)
@@ -23,6 +24,7 @@ PyObject *py_stream_take(manta_stream s)
     }
     o->stream = s;
     o->life = py->life;
+    o->is_left = false;
     PyObject *out = py_ask(PY_HOOK_STREAM, (PyObject *)o, NULL);
     Py_DECREF(o);
     return out;
@@ -61,6 +63,35 @@ static PyObject *stream_next(PyObject *self, PyObject *timeout)
     return py_raise(st, end);
 }
 
+static manta_status wait_for_any(void *ctx, int64_t timeout_ms)
+{
+    return manta_stream_wait(*(const manta_stream *)ctx, timeout_ms);
+}
+
+/* True an item or the failure is there, within so many seconds; None the end is; False nothing is. */
+static PyObject *stream_ready(PyObject *self, PyObject *timeout)
+{
+    py_stream *s = (py_stream *)self;
+    manta_stream stream = s->stream;
+    int64_t ms;
+
+    if (!py_timeout(timeout, &ms)) return NULL;
+    if (s->life != py->life || !stream.id) Py_RETURN_NONE;
+    manta_status st = wait_for_any(&stream, 0);
+    if (st == MANTA_ETIMEDOUT && ms) st = py_wait(wait_for_any, &stream, ms);
+    if (st == MANTA_ETIMEDOUT) Py_RETURN_FALSE;
+    if (st == MANTA_ENOENT) Py_RETURN_NONE;
+    if (st) return py_raise(st, (manta_ref){0});
+    Py_RETURN_TRUE;
+}
+
+static PyObject *stream_let_go_on(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ((py_stream *)self)->is_left = true;
+    Py_RETURN_NONE;
+}
+
 /* A reference that is ready when the function has ended; its failure is the stream's. */
 static PyObject *stream_end(PyObject *self, PyObject *unused)
 {
@@ -95,13 +126,15 @@ static void stream_dealloc(PyObject *self)
     py_stream *s = (py_stream *)self;
     PyTypeObject *type = Py_TYPE(self);
 
-    py_drop_later(PY_DROP_STREAM, s->stream.id, s->life);
+    py_drop_later(s->is_left ? PY_DROP_STREAM_LEFT : PY_DROP_STREAM, s->stream.id, s->life);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef stream_methods[] = {
     {"next", stream_next, METH_O, "The next item, or None after the last."},
+    {"ready", stream_ready, METH_O, "Whether an item is there, after so many seconds; None: the end is."},
+    {"let_go_on", stream_let_go_on, METH_NOARGS, "Its call is not cancelled when the stream goes."},
     {"end", stream_end, METH_NOARGS, "A reference to the end of the call."},
     {"close", stream_close, METH_NOARGS, "Cancels the call if it still runs."},
     {NULL, NULL, 0, NULL}};

@@ -6,17 +6,13 @@
  * first Python function gets a thread state, which it keeps: threading.local and context
  * variables last as long as the thread does.
  *
- * Exceptions never leave here: each becomes the failure of the call, with the exception itself as its
- * payload (the hook `failed`). */
+ * Exceptions never leave here: each becomes the failure of the call (results.c). */
 #include "py.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <manta/status.h>
 
 static _Thread_local manta_task *current;
 static _Thread_local bool has_state;
@@ -29,7 +25,14 @@ typedef struct running {
     struct running *next;
 } running;
 
+/* What the process is called while a call runs. */
+typedef struct shown {
+    char title[64]; /* "" nothing */
+    const char *before; /* of the call that waits for this one; NULL: none does */
+} shown;
+
 static running *all_running;
+static _Thread_local const char *title_now;
 
 manta_task *py_task(void)
 {
@@ -47,41 +50,6 @@ static PyGILState_STATE enter_python(void)
         has_state = true;
     }
     return s;
-}
-
-/* ---- failing ---- */
-
-/* The call fails with the exception that is set. */
-static manta_status fail_with_exception(manta_task *t, const char *name)
-{
-    int64_t flags = 0;
-    PyObject *type, *value, *trace, *both = NULL, *text = NULL, *payload = NULL;
-    manta_status st = MANTA_EINVAL;
-    char *bytes;
-    Py_ssize_t n;
-
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace) PyException_SetTraceback(value, trace);
-    bool constructs = !manta_arg_i64(t, 0, &flags) && flags & PY_CALL_CONSTRUCTOR;
-    PyObject *actor = flags & PY_CALL_METHOD ? manta_self(t) : NULL;
-    PyObject *called = PyUnicode_FromFormat(constructs ? "%s.__init__" : "%s", name);
-    if (called) both = py_ask(PY_HOOK_FAILED, value, called, actor ? actor : Py_None, NULL);
-    if (!both || !PyArg_ParseTuple(both, "OO", &text, &payload) ||
-        PyBytes_AsStringAndSize(payload, &bytes, &n) < 0) {
-        PyErr_Clear();
-        st = manta_fail(MANTA_EINVAL, "%s raised an exception that cannot be described", name);
-    } else {
-        const char *s = PyUnicode_AsUTF8AndSize(text, NULL);
-        PyErr_Clear();
-        st = manta_fail_with(t, MANTA_EINVAL, s ? s : name, bytes, (size_t)n);
-    }
-    Py_XDECREF(called);
-    Py_XDECREF(both);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return st;
 }
 
 /* ---- what is called ---- */
@@ -163,9 +131,10 @@ static PyObject *read_positional(const manta_task *t, int first, int n)
     return out;
 }
 
-static PyObject *call_with_arguments(const manta_task *t, PyObject *f, int n_names, bool has_captured)
+/* behind: arguments after the last that the function gets. */
+static PyObject *call_with_arguments(const manta_task *t, PyObject *f, int n_names, int behind)
 {
-    int first = n_names > 0 ? 2 : 1, n = manta_args(t) - first - n_names - has_captured;
+    int first = n_names > 0 ? 2 : 1, n = manta_args(t) - first - n_names - behind;
     PyObject *args = n >= 0 ? read_positional(t, first, n) : NULL, *kwargs = NULL, *out = NULL;
 
     if (n < 0) PyErr_SetString(PyExc_ValueError, "a call has fewer arguments than it says");
@@ -176,107 +145,26 @@ static PyObject *call_with_arguments(const manta_task *t, PyObject *f, int n_nam
     return out;
 }
 
-/* ---- results ---- */
-
-static manta_status return_value(manta_task *t, int i, PyObject *o)
-{
-    py_value v;
-    manta_status st = MANTA_OK;
-
-    if (!py_encode(o, &v)) {
-        py_value_release(&v);
-        return MANTA_EINVAL;
-    }
-    if (v.size > PY_QUICK) {
-        PyThreadState *left = py_leave();
-        st = manta_return(t, i, v.arg);
-        py_come_back(left);
-    } else {
-        st = manta_return(t, i, v.arg);
-    }
-    py_value_release(&v);
-    if (st) py_raise(st, (manta_ref){0});
-    return st;
-}
-
-static manta_status return_several(manta_task *t, PyObject *o, int n)
-{
-    PyObject *all = PySequence_Tuple(o);
-    manta_status st = MANTA_OK;
-
-    if (all && PyTuple_Size(all) != n)
-        PyErr_Format(PyExc_ValueError, "the task returned %zd values, and the caller expects num_returns=%d",
-                     PyTuple_Size(all), n);
-    else if (!all && PyErr_ExceptionMatches(PyExc_TypeError))
-        PyErr_Format(PyExc_ValueError,
-                     "the task returned a %R, and the caller expects num_returns=%d values of it", Py_TYPE(o),
-                     n);
-    if (PyErr_Occurred()) st = MANTA_EINVAL;
-    for (int i = 0; !st && i < n; i++) st = return_value(t, i, PyTuple_GetItem(all, i));
-    Py_XDECREF(all);
-    return st;
-}
-
-static manta_status return_all(manta_task *t, PyObject *o)
-{
-    int n = manta_results(t);
-
-    return n == 0 ? MANTA_OK : n == 1 ? return_value(t, 0, o) : return_several(t, o, n);
-}
-
-static manta_status yield_value(manta_task *t, PyObject *o)
-{
-    py_value v;
-    manta_status st = MANTA_EINVAL;
-
-    if (py_encode(o, &v)) {
-        PyThreadState *left = py_leave();
-        st = manta_yield(t, v.arg);
-        py_come_back(left);
-    }
-    py_value_release(&v);
-    return st;
-}
-
-static manta_status yield_all(manta_task *t, PyObject *o)
-{
-    PyObject *items = py_ask(PY_HOOK_ITEMS, o, NULL), *x = NULL;
-    manta_status st = MANTA_OK;
-
-    while (items && !st && (x = PyIter_Next(items))) {
-        st = yield_value(t, x);
-        Py_DECREF(x);
-    }
-    Py_XDECREF(items);
-    if (PyErr_Occurred()) st = MANTA_EINVAL;
-    return st;
-}
+/* ---- the end ---- */
 
 static void end_actor_state(void *self)
 {
     PyGILState_STATE s = enter_python();
+    /* Without other processes the runtime's lock is held, and the program's code is not to run. */
+    PyObject *done = py->is_worker ? py_ask(PY_HOOK_LEAVE, self, NULL) : NULL;
 
+    Py_XDECREF(done);
+    if (py->actor_self == self) py->actor_self = NULL;
     Py_XDECREF((PyObject *)self);
     PyErr_Clear();
     PyGILState_Release(s);
 }
 
-/* What a call printed is seen before its result. */
-static void flush_output(void)
-{
-    PyObject *out = PySys_GetObject("stdout"), *done;
-
-    if (!out || out == Py_None || !py->is_worker) return;
-    done = PyObject_CallMethodObjArgs(out, py->flush, NULL);
-    if (!done) PyErr_Clear(); /* the program closed it */
-    Py_XDECREF(done);
-}
-
 /* ---- a call ---- */
 
 /* A coroutine, or a generator that is async, goes on in the loop of the actor's process, which ends the call
- * with finish(). */
-static manta_status defer_call(manta_task *t, const char *name, PyObject *awaitable)
+ * with finish(); None: a stream whose items were not all taken, and are waited for. */
+static manta_status defer_call(manta_task *t, const char *name, PyObject *awaitable, PyObject *how)
 {
     manta_status st = manta_task_defer(t);
     PyObject *known, *done = NULL;
@@ -285,71 +173,22 @@ static manta_status defer_call(manta_task *t, const char *name, PyObject *awaita
         py_raise(st, (manta_ref){0});
         return st;
     }
-    known =
-        Py_BuildValue("(KKs)", (unsigned long long)(uintptr_t)t, (unsigned long long)manta_task_id(t), name);
-    if (known) done = py_ask(PY_HOOK_COROUTINE, awaitable, known, NULL);
+    known = Py_BuildValue("(KKss)", (unsigned long long)(uintptr_t)t, (unsigned long long)manta_task_id(t),
+                          name, manta_task_group(t));
+    if (known) done = py_ask(PY_HOOK_COROUTINE, awaitable, known, how, NULL);
     Py_XDECREF(known);
-    if (!done) manta_task_finish(t, fail_with_exception(t, name));
+    if (!done) manta_task_finish(t, py_call_fail(t, name));
     Py_XDECREF(done);
     return MANTA_OK;
 }
 
-static manta_status set_limit(int64_t limit)
+/* Streams that share a limit count until their items are taken, and so does the call. */
+static manta_status run_stream(manta_task *t, const char *name, PyObject *out, PyObject *how)
 {
-    PyObject *n = PyLong_FromLongLong(limit), *done = n ? py_ask(PY_HOOK_LIMIT, n, NULL) : NULL;
+    manta_status st = py_yield_all(t, out, how);
 
-    Py_XDECREF(n);
-    Py_XDECREF(done);
-    return done ? MANTA_OK : MANTA_EINVAL;
-}
-
-static bool deferred_of(PyObject *known, manta_task **t, const char **name)
-{
-    unsigned long long at, id;
-
-    if (!PyArg_ParseTuple(known, "KKs", &at, &id, name)) return false;
-    *t = (manta_task *)(uintptr_t)at;
-    return true;
-}
-
-/* finish(deferred, value, exception): ends a call that was deferred. */
-PyObject *py_finish(PyObject *self, PyObject *args)
-{
-    PyObject *known, *value, *error;
-    manta_task *t;
-    const char *name;
-    manta_status st;
-    (void)self;
-
-    if (!PyArg_ParseTuple(args, "OOO:finish", &known, &value, &error) || !deferred_of(known, &t, &name))
-        return NULL;
-    if (error != Py_None) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        st = MANTA_EINVAL;
-    } else {
-        st = return_all(t, value);
-    }
-    if (PyErr_Occurred()) st = fail_with_exception(t, name);
-    flush_output();
-    PyThreadState *left = py_leave();
-    manta_task_finish(t, st);
-    py_come_back(left);
-    Py_RETURN_NONE;
-}
-
-/* yield_item(deferred, value): False when nobody takes the items any more. Waits. */
-PyObject *py_yield_item(PyObject *self, PyObject *args)
-{
-    PyObject *known, *value;
-    manta_task *t;
-    const char *name;
-    (void)self;
-
-    if (!PyArg_ParseTuple(args, "OO:yield_item", &known, &value) || !deferred_of(known, &t, &name))
-        return NULL;
-    manta_status st = yield_value(t, value);
-    if (PyErr_Occurred()) return NULL;
-    return PyBool_FromLong(st == MANTA_OK);
+    if (st || py_how_number(how, "limit") == 0 || manta_yield_taken(t, 0) != MANTA_ETIMEDOUT) return st;
+    return defer_call(t, name, Py_None, how);
 }
 
 /* For exit_actor(), which a coroutine may call as well. */
@@ -358,8 +197,26 @@ static void remember_actor(const manta_task *t)
     manta_context c = {0};
     PyThreadState *left = py_leave();
 
-    if (!manta_context_get(t, &c)) py->actor_here = c.actor;
+    if (py->is_worker && !manta_context_get(t, &c)) py->actor_here = c.actor;
     py_come_back(left);
+}
+
+/* Before the constructor of this process's actor: what is to be called, instead of its class, which is
+ * taken. An actor with coroutines is made in their loop. */
+static PyObject *prepare_actor(const manta_task *t, PyObject *cls, int64_t flags)
+{
+    int64_t limit = flags >> PY_CALL_LIMIT_SHIFT;
+    PyObject *n, *out;
+
+    remember_actor(t);
+    if (py->is_worker && flags & PY_CALL_CONCURRENT) py_mind_term();
+    if (limit == 0) return cls;
+    n = PyLong_FromLongLong(limit);
+    out = n ? py_ask(PY_HOOK_LIMIT, n, cls, NULL) : NULL;
+    Py_XDECREF(n);
+    Py_DECREF(cls);
+    py->has_loop = py->is_worker && out;
+    return out;
 }
 
 static void running_begin(running *r, const manta_task *t)
@@ -382,33 +239,84 @@ static void running_end(const running *r)
     PyErr_Clear();
 }
 
+/* "f", "Class.method", "Class.__init__", or the name that the call was given. */
+static void title_of(const manta_task *t, const char *name, char *out, size_t size)
+{
+    int64_t flags = 0;
+    PyObject *self = manta_self(t);
+    const char *label =
+        strlen(name) > 36 ? name + 36 : name + 3; /* behind "py.", or "py.", the key and "." */
+
+    if (manta_arg_i64(t, 0, &flags)) return;
+    if (manta_task_label(t)[0] && !(flags & PY_CALL_CONSTRUCTOR)) {
+        snprintf(out, size, "%s", manta_task_label(t));
+    } else if (flags & PY_CALL_METHOD && self) {
+        PyObject *type = PyType_GetName(Py_TYPE(self));
+        const char *s = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+        snprintf(out, size, "%s.%s", s ? s : "", name + 3);
+        Py_XDECREF(type);
+        PyErr_Clear();
+    } else {
+        snprintf(out, size, flags & PY_CALL_CONSTRUCTOR ? "%s.__init__" : "%s", label);
+    }
+}
+
+static void show_begin(shown *r, const manta_task *t, const char *name)
+{
+    r->before = title_now;
+    r->title[0] = 0;
+    if (!py_has_titles()) return;
+    title_of(t, name, r->title, sizeof r->title);
+    title_now = r->title;
+    py_show_title(r->title);
+}
+
+static void show_end(const shown *r)
+{
+    char idle[64] = "IDLE";
+    size_t n = strcspn(r->title, ".");
+
+    title_now = r->before;
+    if (r->title[0] && !r->before && py->actor_here.id) snprintf(idle, sizeof idle, "%.*s", (int)n, r->title);
+    if (r->title[0]) py_show_title(r->before ? r->before : idle);
+}
+
+/* What was called has returned `out`. */
+static manta_status end_call(manta_task *t, const char *name, int64_t flags, PyObject *out, PyObject *how)
+{
+    if (flags & PY_CALL_CONSTRUCTOR) {
+        manta_set_self(t, Py_NewRef(out), end_actor_state); /* takes it over */
+        if (py->is_worker) py->actor_self = out;
+        return MANTA_OK;
+    }
+    if ((PyObject *)Py_TYPE(out) == py->coroutine || (PyObject *)Py_TYPE(out) == py->async_generator)
+        return defer_call(t, name, out, how);
+    return flags & PY_CALL_STREAM ? run_stream(t, name, out, how) : py_return_all(t, name, out, how);
+}
+
 static manta_status run_call(manta_task *t, const char *name)
 {
     int64_t flags = 0;
+    shown s;
     manta_status st = manta_arg_i64(t, 0, &flags);
 
     if (st) {
         py_raise(st, (manta_ref){0});
         return st;
     }
-    bool has_captured = flags & PY_CALL_CAPTURED;
-    PyObject *f = flags & PY_CALL_METHOD ? find_method(t, name + 3) : find_function(t, name, has_captured),
-             *out = NULL;
-    if (f) out = call_with_arguments(t, f, (int)(flags & 0xFFFF), has_captured);
+    bool has_captured = flags & PY_CALL_CAPTURED, has_how = flags & PY_CALL_HOW;
+    PyObject *how = py_call_how(t), *f = NULL, *out = NULL;
+    if (how) f = flags & PY_CALL_METHOD ? find_method(t, name + 3) : find_function(t, name, has_captured);
+    if (f && flags & PY_CALL_CONSTRUCTOR) f = prepare_actor(t, f, flags);
+    if (f && flags & PY_CALL_METHOD && !(flags & PY_CALL_STREAM) && py->has_loop)
+        py_replace(&f, py_ask(PY_HOOK_LOOPED, f, NULL));
+    show_begin(&s, t, name); /* a worker knows by now whose program it runs */
+    if (f) out = call_with_arguments(t, f, (int)(flags & 0xFFFF), has_captured + has_how);
     Py_XDECREF(f);
-    if (!out) return MANTA_EINVAL;
-    if (flags & PY_CALL_CONSTRUCTOR) {
-        manta_set_self(t, out, end_actor_state); /* takes it over */
-        remember_actor(t);
-        return flags >> PY_CALL_LIMIT_SHIFT ? set_limit(flags >> PY_CALL_LIMIT_SHIFT) : MANTA_OK;
-    }
-    if ((PyObject *)Py_TYPE(out) == py->coroutine || (PyObject *)Py_TYPE(out) == py->async_generator)
-        st = defer_call(t, name, out);
-    else if (flags & PY_CALL_STREAM)
-        st = yield_all(t, out);
-    else
-        st = return_all(t, out);
-    Py_DECREF(out);
+    st = out ? end_call(t, name, flags, out, how) : MANTA_EINVAL;
+    show_end(&s);
+    Py_XDECREF(out);
+    Py_XDECREF(how);
     return st;
 }
 
@@ -425,8 +333,8 @@ manta_status py_resolve(void *user, const char *name, manta_task *t)
     running_begin(&r, t);
     manta_status st = run_call(t, name);
     running_end(&r);
-    if (PyErr_Occurred()) st = fail_with_exception(t, name);
-    flush_output();
+    if (PyErr_Occurred()) st = py_call_fail(t, name);
+    py_flush_output();
     current = outer;
     PyGILState_Release(s);
     return st;

@@ -7,6 +7,7 @@ never sleep; each ends the node it began, and nothing may be left of it.
 """
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -18,8 +19,18 @@ DEADLINE_S = 60         # for what comes soon; only a test that fails waits so l
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: minutes; run by ./check --long")
+    config.addinivalue_line("markers", "long: minutes; run by ./check --long, or -m long")
     config.addinivalue_line("markers", "sanitized: also run with the extension under address sanitizer")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # a shell in the background: programs would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Who names no marker gets no test of minutes, which has both cores to itself all the while."""
+    if not config.option.markexpr and not any("::" in name for name in config.args):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="minutes; -m long runs it"))
 
 
 def until(condition, what="the condition"):

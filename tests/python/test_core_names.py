@@ -1,4 +1,4 @@
-"""Names: what is exported is documented, and what the stubs say is there."""
+"""Names: what is exported is documented, and what the type files (.pyi) say is there."""
 import ast
 import pathlib
 import sys
@@ -11,17 +11,17 @@ from manta import _manta
 FOLDER = pathlib.Path(manta.__file__).parent
 
 
-def stub_names(path):
+def declared_names(path):
     return {n.name for n in ast.parse(path.read_text()).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
 
 
-def test_the_stubs_of_the_extension_are_those_of_the_module():
+def test_the_types_of_the_extension_are_those_of_the_module():
     there = {n for n in dir(_manta) if not n.startswith("__")}
-    assert stub_names(FOLDER / "_manta.pyi") == there
+    assert declared_names(FOLDER / "_manta.pyi") == there
 
 
-def test_the_stubs_of_the_package_are_its_names():
-    names = {n for n in stub_names(FOLDER / "__init__.pyi") if not n.startswith("_")}
+def test_the_types_of_the_package_are_its_names():
+    names = {n for n in declared_names(FOLDER / "__init__.pyi") if not n.startswith("_")}
     assert names | {"exceptions"} == set(manta.__all__)
 
 

@@ -42,7 +42,11 @@ def start(script, **more):
 
 
 def finish(p, pids, returncode=0):
-    out, err = (x.decode() for x in p.communicate(timeout=100))
+    try:
+        out, err = (x.decode() for x in p.communicate(timeout=100))
+    finally:
+        if p.poll() is None:
+            p.kill()
     assert returncode is None or p.returncode == returncode, (p.returncode, out, err)
     until(lambda: not any(map(is_alive, pids)), f"the end of {pids}")
     return out, err
@@ -297,3 +301,22 @@ assert env[0] is False and env[1]["OMP_NUM_THREADS"] == "3"
 print("fine")
 """)
     assert out.stdout == "fine\n", out.stderr
+
+
+def test_workers_have_the_drivers_cloudpickle(python, tmp_path):
+    import cloudpickle
+    import pathlib
+    import shutil
+    shutil.copytree(pathlib.Path(cloudpickle.__file__).parent, tmp_path / "own" / "cloudpickle")
+    (tmp_path / "main.py").write_text(f"""
+import sys
+sys.path.insert(0, "{tmp_path}/own")
+import manta
+@manta.remote
+def where():
+    import cloudpickle
+    return cloudpickle.__file__
+print(manta.get(where.remote()))
+""")
+    out = python(tmp_path / "main.py")
+    assert out.stdout == f"{tmp_path}/own/cloudpickle/__init__.py\n", out.stdout + out.stderr

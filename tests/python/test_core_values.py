@@ -309,6 +309,23 @@ def test_pandas_and_pyarrow_tables():
     assert manta.get(same.remote(table)).equals(table)
 
 
+def test_columns_of_tables_travel_beside_the_pickle():
+    from manta import _values
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    n = 100000
+    texts = pa.array(["x", None, "yz"] * n)
+    frame = pd.DataFrame({"a": np.arange(n), "b": np.ones(n, np.float32), "c": pd.Categorical(["u", "v"] * (n // 2))})
+    table = pa.table({"a": np.arange(n), "b": np.ones(n, np.float32), "c": pa.chunked_array([np.arange(10), np.arange(n - 10)])})
+    for value in (frame, frame["a"], table, texts, table.to_batches()[0]):
+        data, buffers = _values.dump(value)
+        assert len(data) < 10000 and sum(b.raw().nbytes for b in buffers) >= n, type(value)
+        got = manta.get(same.remote([value, 1]))[0]
+        assert type(got) is type(value) and got.equals(value)
+    got = manta.get(manta.put(frame), copy=True)
+    got.loc[0, "a"] = 7
+    assert got.loc[0, "a"] == 7 and frame.loc[0, "a"] == 0
+
+
 def test_numpy_is_imported_only_when_it_is_needed(python):
     out = python("-c", "import sys, manta; manta.init(num_cpus=1); assert manta.get(manta.put([1, 2])) == [1, 2]; "
                        "assert 'numpy' not in sys.modules and 'cloudpickle' not in sys.modules; print('fine')")

@@ -1,12 +1,14 @@
 """Ray's core on Manta: tasks, objects, actors, waits, as programs use them."""
 import asyncio
 import os
+import threading
 import time
 
 import numpy as np
 import pytest
 
 import manta.ray as _ray
+from conftest import until
 
 pytestmark = pytest.mark.sanitized
 
@@ -402,3 +404,99 @@ def test_local_mode():
         assert ray.get(f.remote()) == os.getpid()
     finally:
         ray.shutdown()
+
+
+def test_the_ends_of_an_actor_are_rays(ray, tmp_path):
+    @ray.remote
+    class A:
+        def __ray_shutdown__(self):
+            (tmp_path / "shutdown").touch()
+
+        def leave(self):
+            _ray.actor.exit_actor()
+
+        def me(self):
+            return _ray.get_runtime_context().current_actor
+
+        def add(self, x):
+            return x + 1
+
+    a = A.remote()
+    assert ray.get(ray.get(a.me.remote()).add.remote(1)) == 2
+    with pytest.raises(TypeError):
+        ray.get(a.me.remote()).add.remote()
+    with pytest.raises(ray.exceptions.ActorDiedError, match=r"INTENDED_USER_EXIT.*exit_actor\(\)"):
+        ray.get(a.leave.remote())
+    assert (tmp_path / "shutdown").exists()
+    b = A.remote()
+    ray.kill(b)
+    with pytest.raises(ray.exceptions.ActorDiedError, match="killed by `ray.kill`"):
+        ray.get(b.add.remote(1))
+    with pytest.raises(TypeError, match="exit_actor API is called on a non-actor worker"):
+        _ray.actor.exit_actor()
+
+
+def test_concurrency_groups(ray):
+    @ray.remote(concurrency_groups={"io": 2})
+    class A:
+        def __init__(self):
+            self.both = threading.Barrier(2)
+
+        @ray.method(concurrency_group="io")
+        def meet(self):
+            return self.both.wait(60) >= 0
+
+        def plain(self):
+            return 1
+
+    a = A.remote()
+    assert ray.get([a.meet.remote(), a.meet.remote()]) == [True, True]
+    assert ray.get(a.plain.options(concurrency_group="io").remote()) == 1
+    groups = [{"name": "io", "max_concurrency": 1}]
+    assert ray.get(ray.remote(concurrency_groups=groups)(A.__ray_actor_class__).remote().plain.remote()) == 1
+
+
+def test_a_callback_of_a_reference(ray):
+    @ray.remote
+    def f(x):
+        return 1 // x
+
+    seen = []
+    for x in (1, 0):
+        f.remote(x)._on_completed(seen.append)
+        until(lambda: len(seen) == 2 - x)
+    assert seen[0] == 1 and isinstance(seen[1], ZeroDivisionError)
+
+
+def test_a_decorator_of_calls_of_a_method(ray):
+    def calls(method):
+        return lambda args, kwargs: (method([args[0], args[0]], {}), kwargs)
+
+    def runs(f):
+        def both(self, a, b):
+            return f(self, a + b)
+        both.__ray_invocation_decorator__ = calls
+        return both
+
+    @ray.remote
+    class A:
+        @runs
+        def f(self, x):
+            return x + 1
+
+    ref, rest = A.remote().f.remote(3, more=4)
+    assert ray.get(ref) == 7 and rest == {"more": 4}
+
+
+def test_a_node_without_processors():
+    _ray.init(num_cpus=0)
+    try:
+        assert "CPU" not in _ray.cluster_resources()
+
+        @_ray.remote(num_cpus=0)
+        def f():
+            return 1
+
+        assert _ray.get(f.remote()) == 1
+    finally:
+        _ray.shutdown()

@@ -44,9 +44,9 @@ def test_wrong_options_are_refused(it, given, error, text):
         ray.remote(**given)(it)
 
 
-@pytest.mark.parametrize("it, given", [(f, {"runtime_env": {"pip": ["x"]}}), (f, {"max_calls": 1}),
-                                       (f, {"_generator_backpressure_num_objects": 2}),
-                                       (A, {"concurrency_groups": {"io": 1}}), (A, {"runtime_env": {"conda": "x"}})])
+@pytest.mark.parametrize("it, given", [(f, {"runtime_env": {"pip": ["x"]}}),
+                                       (f, {"runtime_env": {"working_dir": "https://host/x.zip"}}),
+                                       (A, {"runtime_env": {"conda": "x"}})])
 def test_what_is_not_here_is_said_by_the_call(it, given):
     remote = ray.remote(**given)(it)
     with pytest.raises(NotImplementedError, match="not part of manta.ray"):
@@ -54,13 +54,24 @@ def test_what_is_not_here_is_said_by_the_call(it, given):
     assert not ray.is_initialized()
 
 
+OF_TASK = {"stream_window": -1, "wait_infeasible": True}     # of every one
+
+
 def test_options_are_translated():
     assert _options.of_task({"num_cpus": 0.5, "num_gpus": 0, "resources": {"disk": 1, "none": 0}, "max_retries": -1}) == \
-        {"num_cpus": 0.5, "num_gpus": 0, "resources": {"disk": 1}, "max_retries": -1}
+        {"num_cpus": 0.5, "num_gpus": 0, "resources": {"disk": 1}, "max_retries": -1, "apart": None,
+         "max_calls": 0, **OF_TASK}
     assert _options.of_actor({"lifetime": "detached", "max_pending_calls": -1, "name": "a"}) == \
-        {"detached": True, "name": "a"}
-    assert _options.of_task({"scheduling_strategy": "SPREAD"}) == {"strategy": "spread"}
-    assert _options.of_task({"num_returns": "dynamic"}) == {"num_returns": 1}
+        {"detached": True, "name": "a", "place_cpus": 1, "wait_infeasible": True}
+    assert _options.of_actor({"resources": {"disk": 1}, "allow_out_of_order_execution": True,
+                              "_actor_generator_backpressure_num_objects": 4}) == \
+        {"resources": {"disk": 1}, "num_cpus": 1, "place_cpus": 0, "out_of_order": True, "stream_limit": 4, "wait_infeasible": True}
+    assert _options.of_task({"scheduling_strategy": "SPREAD"}) == {"strategy": "spread", **OF_TASK}
+    assert _options.of_task({"num_returns": "dynamic", "max_calls": 2}) == \
+        {"num_returns": "dynamic", "max_calls": 2, **OF_TASK}
+    assert _options.of_task({"num_gpus": 1}) == {"num_gpus": 1, "max_calls": 1, "apart": "gpu", **OF_TASK}
+    assert _options.of_task({"_generator_backpressure_num_objects": 2, "_num_objects_per_yield": 3}) == \
+        {"stream_window": 2, "num_objects_per_yield": 3, "wait_infeasible": True}
     assert _options.renamed({"num_return_vals": 2}) == {"num_returns": 2}
 
 

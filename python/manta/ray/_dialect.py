@@ -1,9 +1,11 @@
 """Where Ray's meaning of a thing differs from Manta's own: manta._dialect asks here once `manta.ray` is imported."""
 from __future__ import annotations
 
+import os
 import uuid
 from typing import Any, Optional
 
+import manta
 from manta.ray import exceptions as errors
 
 
@@ -13,12 +15,31 @@ def _shown(traceback: str) -> str:
     return rest if first == "Traceback (most recent call last):" else traceback
 
 
+def _cancelled(text: str, pid: Optional[int], function: Optional[str]) -> BaseException:
+    """A call that was cancelled, which is an error of the task itself if it had begun, in the process `pid`."""
+    cause = errors.TaskCancelledError(error_message=text or None)
+    if not pid:
+        return cause
+    return errors.RayTaskError(function or "", f"{cause} (it was cancelled while it ran)", cause, pid=pid,
+                               ip=errors._host_ip()).as_instanceof_cause()
+
+
+_ENDS = {
+    "the actor has ended: it has called manta_exit_actor()":
+        "The actor is dead because its worker process has died. Worker exit type: INTENDED_USER_EXIT Worker exit detail: "
+        "Worker exits by an user request. exit_actor() is called.",
+    "the actor was killed": "The actor is dead because it was killed by `ray.kill`.",
+}
+
+
+def _why_dead(text: str) -> str:
+    """Why an actor is dead, in words that programs look for."""
+    return _ENDS.get(text, text)
+
+
 class RayDialect:
     """What manta._core asks of a dialect (manta/_dialect.py has the contract)."""
     name = "ray"
-    stream_window = 0           # a generator is never held back, unless it asks for that
-    infeasible_waits = True     # what no node could run waits for one
-    actor_placement_cpus = 1    # an actor without num_cpus waits for a processor and then holds none
 
     def __init__(self) -> None:
         self._namespace: Optional[str] = None
@@ -28,9 +49,22 @@ class RayDialect:
         from manta.ray.actor import ActorHandle
         return ActorHandle
 
+    @property
+    def stream_class(self) -> type:
+        from manta.ray._generator import ObjectRefGenerator
+        return ObjectRefGenerator
+
     def namespace(self) -> str:
         """Drivers do not see each other's named actors unless they name a namespace."""
         return str(uuid.uuid4())
+
+    def check_captured(self, name: str, captured: Any) -> None:
+        """References travel with a function's code unless the program forbids that, by Ray's variable."""
+        if os.environ.get("RAY_allow_out_of_band_object_ref_serialization") == "0" and captured and any(
+                isinstance(x, manta.ObjectRef) for x in captured):
+            raise errors.OufOfBandObjectRefSerializationException(
+                f"{name} has captured an ObjectRef, and RAY_allow_out_of_band_object_ref_serialization is 0: pass it as "
+                "an argument")
 
     def task_error(self, cause: Optional[BaseException], type_name: str, text: str, traceback: str, pid: int,
                    host: str, function: str, actor_repr: Optional[str] = None,
@@ -44,11 +78,19 @@ class RayDialect:
                                     actor_id=actor_id)
         return error.as_instanceof_cause()
 
+    def actor_exit(self, in_coroutine: bool) -> BaseException:
+        from manta import _failures
+        return errors.AsyncioActorExit() if in_coroutine else _failures.ActorExit()
+
+    def methods_of(self, cls: type) -> Any:
+        from manta.ray.actor import methods_of
+        return methods_of(cls)
+
     def failure(self, kind: str, text: str, **known: Any) -> BaseException:
         actor = known.get("actor_id")
         cause = known.get("cause")
         if kind == "actor":
-            return errors.ActorDiedError(cause if isinstance(cause, errors.RayTaskError) else text, actor)
+            return errors.ActorDiedError(cause if isinstance(cause, errors.RayTaskError) else _why_dead(text), actor)
         if kind in ("unknown", "unavailable"):
             if kind == "unknown":
                 return errors.ActorDiedError(text, actor)
@@ -58,16 +100,17 @@ class RayDialect:
         if kind == "impossible":
             return errors.ActorUnschedulableError(text) if actor else errors.TaskUnschedulableError(text)
         if kind == "cancelled":
-            return errors.TaskCancelledError(error_message=text or None)
+            return _cancelled(text, known.get("pid"), known.get("function"))
         if kind == "lost":
             return errors.ObjectLostError(str(known.get("ref", "")), None, text)
+        if kind == "node":
+            return errors.NodeDiedError(f"{text} (the node at {errors._host_ip()})")
         return CLASSES.get(kind, errors.RaySystemError)(text)
 
 
 CLASSES: dict[str, Any] = {
     "worker": errors.WorkerCrashedError,
     "full": errors.ObjectStoreFullError,
-    "node": errors.NodeDiedError,
     "memory": errors.OutOfMemoryError,
     "timeout": errors.GetTimeoutError,
     "stream_end": errors.ObjectRefStreamEndOfStreamError,

@@ -108,6 +108,19 @@ def _fallbacks(value: Any) -> Optional[str]:
     return None
 
 
+def wrong_backpressure(value: Any) -> Optional[str]:
+    """What is wrong with how far a generator may run ahead of its reader; None: nothing."""
+    if value is None or value == -1 or value > 0:
+        return None
+    return (f"_generator_backpressure_num_objects={value} is not allowed: it is a positive number, of which 1 has "
+            "each object made when the one before was taken, or -1: without a limit")
+
+
+def wrong_group(value: Any) -> Optional[str]:
+    """What is wrong with how many objects each yield gives; None: nothing."""
+    return None if value is None or value > 0 else f"_num_objects_per_yield must be positive, and is {value}"
+
+
 def _concurrency(value: Any) -> Optional[str]:
     return None if value is None or value > 0 else "The keyword 'max_concurrency' only accepts positive integers"
 
@@ -138,9 +151,11 @@ OPTIONS: dict[str, _Option] = {
     "max_retries": _Option(_counting("max_retries").types, _counting("max_retries").test, TASK),
     "retry_exceptions": _Option((bool, list, tuple, NONE), _retry_exceptions, TASK),
     "num_returns": _Option((int, str, NONE), _num_returns, TASK),
-    "_generator_backpressure_num_objects": _Option(
+    "_generator_backpressure_num_objects": _Option((int, NONE), lambda v: wrong_backpressure(v), TASK),
+    "_num_objects_per_yield": _Option((int, NONE), lambda v: wrong_group(v), TASK),
+    "_actor_generator_backpressure_num_objects": _Option(
         (int, NONE), lambda v: None if v is None or v == -1 or v > 0 else
-        "The keyword '_generator_backpressure_num_objects' only accepts None, -1 or a positive integer", TASK),
+        f"_actor_generator_backpressure_num_objects must be > 0, or -1: without a limit; it is {v}", ACTOR),
     "concurrency_groups": _Option((list, dict, NONE), None, ACTOR),
     "allow_out_of_order_execution": _Option((bool, NONE), None, ACTOR),
     "enable_tensor_transport": _Option((bool, NONE), None, ACTOR),
@@ -211,6 +226,8 @@ def _place(out: dict[str, Any], given: Mapping[str, Any], label: str) -> None:
 
 
 def _resources_of(out: dict[str, Any], given: Mapping[str, Any]) -> None:
+    if given.get("num_gpus") is not None:   # what libraries keep of a device stays out of the processes of others
+        out["apart"] = "gpu" if given["num_gpus"] else None
     for name in ("num_cpus", "num_gpus", "memory"):
         if given.get(name) is not None:
             out[name] = int(given[name]) if name == "memory" else given[name]
@@ -221,9 +238,7 @@ def _resources_of(out: dict[str, Any], given: Mapping[str, Any]) -> None:
 def _environment(out: dict[str, Any], given: Mapping[str, Any]) -> None:
     from manta.ray import runtime_env
 
-    env_vars = {**(_session.get("env_vars") or {}), **(runtime_env.variables(given.get("runtime_env")) or {})}
-    if env_vars:
-        out["env_vars"] = env_vars
+    out.update(runtime_env.merged(_session.get("environment") or {}, given.get("runtime_env")))
 
 
 def _not_here(given: Mapping[str, Any], **reasons: str) -> None:
@@ -233,11 +248,12 @@ def _not_here(given: Mapping[str, Any], **reasons: str) -> None:
             raise NotImplementedError(f"the option {name} is not part of manta.ray: {reason}")
 
 
-def refuse_backpressure(given: Mapping[str, Any]) -> None:
-    """Raises of a bound on how far a generator runs ahead; the runtime has one of its own."""
-    if (given.get("_generator_backpressure_num_objects") or -1) > 0:
-        raise NotImplementedError("the option _generator_backpressure_num_objects is not part of manta.ray: a generator "
-                                  "runs at most 8 items ahead of its reader")
+def of_generator(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a generator's items, of a function or a method."""
+    out: dict[str, Any] = {"stream_window": given.get("_generator_backpressure_num_objects") or -1}
+    if given.get("_num_objects_per_yield"):
+        out["num_objects_per_yield"] = given["_num_objects_per_yield"]
+    return out
 
 
 def of_task(given: Mapping[str, Any], label: str = "a function") -> dict[str, Any]:
@@ -246,14 +262,31 @@ def of_task(given: Mapping[str, Any], label: str = "a function") -> dict[str, An
     _resources_of(out, given)
     _place(out, given, label)
     _environment(out, given)
-    _not_here(given, max_calls="a worker is not ended after so many calls")
-    refuse_backpressure(given)
-    for name in ("name", "max_retries", "retry_exceptions", "num_returns"):
+    out.update(of_generator(given), wait_infeasible=True)
+    for name in ("name", "max_retries", "retry_exceptions", "num_returns", "max_calls"):
         if given.get(name) is not None:
             out[name] = given[name]
-    if given.get("num_returns") == "dynamic":
-        out["num_returns"] = 1
+    if given.get("num_gpus") is not None and given.get("max_calls") is None:
+        out["max_calls"] = 1 if given["num_gpus"] else 0    # the process keeps the device's memory until it ends
     return out
+
+
+def _processors_of(out: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """An actor that asks for nothing waits for a processor and holds none; one that asks for something else holds one."""
+    out["place_cpus"] = 0       # said in any case: these options go over those of the definition
+    if given.get("num_cpus") is not None:
+        return
+    if any(given.get(name) is not None for name in ("num_gpus", "resources", "accelerator_type")):
+        out["num_cpus"] = 1
+    elif "placement_group" not in out:
+        out["place_cpus"] = 1
+
+
+def _groups(given: Any) -> dict[str, int]:
+    """Concurrency groups: a dictionary, or a list of dictionaries with name and max_concurrency."""
+    if isinstance(given, dict):
+        return given
+    return {group["name"]: group["max_concurrency"] for group in given}
 
 
 def of_actor(given: Mapping[str, Any], label: str = "an actor") -> dict[str, Any]:
@@ -262,11 +295,17 @@ def of_actor(given: Mapping[str, Any], label: str = "an actor") -> dict[str, Any
     _resources_of(out, given)
     _place(out, given, label)
     _environment(out, given)
-    _not_here(given, concurrency_groups="an actor has one set of threads (max_concurrency)",
-              allow_out_of_order_execution="calls of one caller begin in their order")
+    _processors_of(out, given)
+    out["wait_infeasible"] = True
+    if given.get("allow_out_of_order_execution"):
+        out["out_of_order"] = True
+    if (given.get("_actor_generator_backpressure_num_objects") or -1) > 0:
+        out["stream_limit"] = given["_actor_generator_backpressure_num_objects"]
     for name in ("name", "namespace", "max_restarts", "max_task_retries", "max_concurrency", "get_if_exists"):
         if given.get(name) is not None:
             out[name] = given[name]
+    if given.get("concurrency_groups"):
+        out["concurrency_groups"] = _groups(given["concurrency_groups"])
     if (given.get("max_pending_calls") or -1) > 0:
         out["max_pending_calls"] = given["max_pending_calls"]
     if (given.get("lifetime") or _session.get("lifetime")) == "detached":

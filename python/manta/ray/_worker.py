@@ -1,16 +1,17 @@
 """ray's module functions: init, get, put, wait and the like, over manta's."""
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
-import time
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import manta
 from manta import _dialect, _manta
 from manta.ray import _devices, _options, _session, exceptions, runtime_env as _runtime_env
 from manta.ray._dialect import RayDialect
+from manta.ray._ids import TaskID
 from manta.ray._generator import ObjectRefGenerator
 from manta.ray.actor import ActorClass, ActorHandle
 from manta.ray.job_config import JobConfig
@@ -108,14 +109,14 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     if isinstance(config, dict):
         config = JobConfig(**config)
     namespace = namespace or config.ray_namespace or _dialect.current.namespace()
-    env_vars = _runtime_env.variables(runtime_env if runtime_env is not None else config.runtime_env)
+    environment = _runtime_env.parts(runtime_env if runtime_env is not None else config.runtime_env)
     try:
         manta.init(namespace=namespace, **options)
     except manta.exceptions.MantaError as e:
         if where is not None and where != "local":
             raise ConnectionError(f"Could not find any running Ray instance: {e}") from e
         raise
-    _session.put(namespace=namespace, env_vars=env_vars, lifetime=config.default_actor_lifetime)
+    _session.put(namespace=namespace, environment=environment, lifetime=config.default_actor_lifetime)
     return BaseContext(_address_info())
 
 
@@ -209,6 +210,8 @@ def get(object_refs: Any, *, timeout: Optional[float] = None, _use_object_store:
         if timeout != -1:
             raise ValueError("The timeout must not be negative")
         timeout = None
+    if isinstance(object_refs, ObjectRefGenerator):
+        return object_refs
     if isinstance(object_refs, list):
         for ref in object_refs:
             if not isinstance(ref, manta.ObjectRef):
@@ -227,7 +230,26 @@ def put(value: Any, *, _owner: Any = None, _tensor_transport: Any = None) -> Any
     if _owner is not None:
         raise NotImplementedError("put(_owner=...): objects are the node's here and outlive whoever puts them")
     auto_init()
-    return manta.put(value)
+    ref = manta.put(value)
+    _collect_cycles(value)
+    return ref
+
+
+PUT_STEP = 8 << 20      # bytes after which put() looks at the store
+STORE_MUCH = 0.7        # of the store: then cycles may hold what nobody needs
+_put_since = 0
+
+
+def _collect_cycles(value: Any) -> None:
+    """References in cycles of objects are let go by the collector alone, which knows nothing of a full store."""
+    global _put_since
+    _put_since += getattr(value, "nbytes", 0) or (len(value) if isinstance(value, (bytes, bytearray)) else 0)
+    if _put_since < PUT_STEP:
+        return
+    _put_since = 0
+    info = manta.node_info()
+    if info["store_used"] > STORE_MUCH * info["store_limit"]:
+        gc.collect()
 
 
 def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optional[float] = None,
@@ -239,51 +261,33 @@ def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optiona
         raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}")
     if timeout is not None and timeout < 0:
         raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
-    for ref in ray_waitables:
-        if not isinstance(ref, (manta.ObjectRef, manta.ObjectRefGenerator)):
-            raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got list containing {type(ref)}")
     if not ray_waitables:
         return [], []
-    if len(set(ray_waitables)) != len(ray_waitables):
-        raise ValueError("Wait requires a list of unique ray_waitables.")
-    if num_returns <= 0:
-        raise ValueError("Invalid number of objects to return %d." % num_returns)
-    if num_returns > len(ray_waitables):
-        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
-    if any(isinstance(ref, ObjectRefGenerator) for ref in ray_waitables):
-        return _wait_mixed(ray_waitables, num_returns, timeout)
-    ready, others = manta.wait(ray_waitables, num_returns=num_returns, timeout=timeout)
+    try:
+        ready, others = _manta.wait(ray_waitables, num_returns, timeout)  # it looks at all of them, once
+    except Exception:
+        _refuse_unfit(ray_waitables, num_returns)
+        ready, others = manta.wait(ray_waitables, num_returns=num_returns, timeout=timeout)
     return list(ready), list(others)
 
 
-def _wait_mixed(waitables: list[Any], num_returns: int, timeout: Optional[float]) -> tuple[list[Any], list[Any]]:
-    """wait() where some are generators, which are ready when next() would not wait."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        refs = [w for w in waitables if isinstance(w, manta.ObjectRef)]
-        there = set(manta.wait(refs, num_returns=len(refs), timeout=0)[0]) if refs else set()
-        ready = [w for w in waitables if (w.next_ready() if isinstance(w, ObjectRefGenerator) else w in there)]
-        left = None if end is None else end - time.monotonic()
-        if len(ready) >= num_returns or (left is not None and left <= 0):
-            ready = ready[:num_returns]
-            return ready, [w for w in waitables if w not in ready]
-        # A moment's wait for one of them; the others are asked again after it.
-        step = 0.01 if left is None else min(0.01, left)
-        _wait_a_moment([w for w in waitables if w not in ready], step)
-
-
-def _wait_a_moment(waitables: list[Any], seconds: float) -> None:
-    first = waitables[0]
-    if isinstance(first, ObjectRefGenerator):
-        first.next_ready(seconds)
-    else:
-        manta.wait([first], num_returns=1, timeout=seconds)
+def _refuse_unfit(waitables: list[Any], num_returns: int) -> None:
+    """Raises what Ray raises when wait() is given what it cannot wait for."""
+    for ref in waitables:
+        if not isinstance(ref, (manta.ObjectRef, manta.ObjectRefGenerator)):
+            raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got list containing {type(ref)}")
+    if len(set(waitables)) != len(waitables):
+        raise ValueError("Wait requires a list of unique ray_waitables.")
+    if num_returns <= 0:
+        raise ValueError("Invalid number of objects to return %d." % num_returns)
+    if num_returns > len(waitables):
+        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
     """Ends a call: one that has not begun never will; one that runs is interrupted."""
     if isinstance(ray_waitable, manta.ObjectRefGenerator):
-        ray_waitable = getattr(ray_waitable, "_ref", ray_waitable)
+        ray_waitable = ray_waitable.completed()
     elif not isinstance(ray_waitable, manta.ObjectRef):
         raise TypeError(f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ray_waitable)}.")
     manta.cancel(ray_waitable, force=force, recursive=recursive)
@@ -350,11 +354,22 @@ def timeline(filename: Optional[str] = None) -> Any:
     return state.timeline(filename)
 
 
+def _on_completed(ref: Any, callback: Callable[[Any], Any]) -> None:
+    """Calls callback(value), or with what the call raised, when the reference is ready."""
+    def tell(future: Any) -> None:
+        error = future.exception()
+        callback(future.result() if error is None else error)
+    ref.future().add_done_callback(tell)
+
+
 def use_dialect() -> None:
     """From here on failures are Ray's exceptions in this process, and in its workers."""
     if not isinstance(_dialect.current, RayDialect):
         _dialect.current = RayDialect()
-        _manta.set_hooks({"stream": ObjectRefGenerator})
+        _manta.set_title_prefix("ray::")
+        # What programs for Ray ask of references.
+        manta.ObjectRef._on_completed = _on_completed
+        manta.ObjectRef.task_id = lambda ref: TaskID(ref.binary())
 
 
 __all__ = ["get", "put", "wait", "remote", "init", "shutdown", "cancel", "kill", "Callable", "_resources"]

@@ -5,12 +5,12 @@ import inspect
 from typing import Any, Callable, Mapping, Optional
 
 import manta
-from manta import _core, _worker
-from manta.ray import _devices, _options, _session
+from manta import _core, _manta, _worker
+from manta.ray import _capture, _devices, _options, _session
 from manta.ray._ids import ActorID
 from manta.ray._signature import arity, checked
 from manta.ray.exceptions import ActorAlreadyExistsError
-from manta.ray.remote_function import Refused
+from manta.ray.remote_function import Refused, decorated
 
 
 class ActorClassInheritanceException(TypeError):
@@ -33,8 +33,11 @@ class ActorHandle(manta.ActorHandle):
 
     def __getattr__(self, name: str) -> Any:
         method = super().__getattr__(name)
-        known = (self._methods or {}).get(name, {}).get("arity")
-        method = Method(method, checked(method.remote, known))
+        known = (self._methods or {}).get(name, {})
+        remote = checked(method.remote, known.get("arity"))
+        if "decorator" in known:
+            remote = decorated(known["decorator"], remote)
+        method = Method(method, remote)
         vars(self)[name] = method
         return method
 
@@ -67,6 +70,8 @@ class Method:
         for name in given:
             if name not in METHOD_OPTIONS and name != "name":
                 raise ValueError(f"The keyword {name!r} is no option of a method; there are {', '.join(METHOD_OPTIONS)}")
+        if "_num_objects_per_yield" in given:
+            raise ValueError("_num_objects_per_yield is an option of the definition, and not of one call")
         return self._inner.options(**_method_options(given))
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
@@ -86,6 +91,24 @@ def _bound(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[
         signature.bind(None, *args, **kwargs)
     except TypeError as e:
         raise TypeError(f"The actor's constructor cannot be called so: {e}") from None
+
+
+def _add_known(methods: dict[str, Any], cls: type) -> None:
+    for name, known in methods.items():
+        function = inspect.getattr_static(cls, name, None)
+        if inspect.isfunction(function):
+            known["arity"] = arity(function, is_method=True)
+        if hasattr(function, "__ray_invocation_decorator__"):
+            known["decorator"] = function.__ray_invocation_decorator__
+        if known.get("is_generator"):   # never held back, unless it asks for that
+            known["options"] = {"stream_window": -1, **known.get("options", {})}
+
+
+def methods_of(cls: type) -> dict[str, Any]:
+    """What a handle knows of the methods of a plain class."""
+    out: dict[str, Any] = _core._methods_of(cls)
+    _add_known(out, cls)
+    return out
 
 
 class _Metadata:
@@ -162,11 +185,11 @@ class ActorClass:
             options = _options.of_actor(given)
         except NotImplementedError as e:
             return Refused(e)
-        out = _core.actor_class(_devices.of_class(self._cls) if given.get("num_gpus") else self._cls, **options)
-        for name, known in out._methods.items():
-            function = inspect.getattr_static(self._cls, name, None)
-            if inspect.isfunction(function):
-                known["arity"] = arity(function, is_method=True)
+        cls = _devices.of_class(self._cls) if given.get("num_gpus") else self._cls
+        if "placement_group" in options and _capture.is_wanted(given):
+            cls = _capture.of_class(cls, options["placement_group"])
+        out = _core.actor_class(cls, **options)
+        _add_known(out._methods, self._cls)
         return out
 
     def __mro_entries__(self, bases: Any) -> Any:
@@ -207,9 +230,12 @@ class ActorClass:
 
     def _with(self, given: Mapping[str, Any], merged: Mapping[str, Any]) -> Any:
         """What is started: with options of one actor, or of a program whose actors differ from what the class says."""
-        if not given and _session.get("lifetime") != "detached" and not _session.get("env_vars"):
+        inherited = None if _capture.is_placed(merged) else _capture.group()
+        if inherited is not None:
+            return self._inner.options(**{**_options.of_actor(merged), "placement_group": inherited, "place_cpus": 0})
+        if not given and _session.get("lifetime") != "detached" and not _session.get("environment"):
             return self._inner
-        if merged.get("num_gpus") and not self._default_options.get("num_gpus"):
+        if (merged.get("num_gpus") and not self._default_options.get("num_gpus")) or _capture.is_wanted(merged):
             return self._make(merged)
         return self._inner.options(**_options.of_actor(merged, self._cls.__qualname__))
 
@@ -247,6 +273,9 @@ class _Read(ActorClass):
     def _start(self, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         merged = {**self._default_options, **given}
         inner = self._inner.options(**_options.of_actor(merged)) if given else self._inner
+        inherited = None if _capture.is_placed(merged) else _capture.group()
+        if inherited is not None:
+            inner = inner.options(placement_group=inherited, place_cpus=0)
         return _started(inner, merged, args, kwargs)
 
     def __dir__(self) -> list[str]:
@@ -262,13 +291,13 @@ def _rebuild(inner: Any, given: Mapping[str, Any], name: str) -> ActorClass:
 
 def exit_actor() -> None:
     """Ends the actor that calls it, after this call; handlers of atexit run."""
-    if not manta.is_initialized() or not manta.context()["actor"]:
+    if not _manta.is_actor():
         raise TypeError("exit_actor API is called on a non-actor worker: it is for methods of actors")
     manta.exit_actor()
 
 
 METHOD_OPTIONS = ("num_returns", "concurrency_group", "max_task_retries", "retry_exceptions", "enable_task_events",
-                  "tensor_transport", "_generator_backpressure_num_objects")
+                  "tensor_transport", "_generator_backpressure_num_objects", "_num_objects_per_yield")
 
 
 def method(*args: Any, **given: Any) -> Callable[[Any], Any]:
@@ -291,8 +320,13 @@ def method(*args: Any, **given: Any) -> Callable[[Any], Any]:
 
 def _method_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of manta.method()."""
-    if given.get("concurrency_group"):
-        raise NotImplementedError("the option concurrency_group is not part of manta.ray: an actor has one set of threads")
-    _options.refuse_backpressure(given)
-    return {k: v for k, v in given.items()
-            if k in ("num_returns", "max_task_retries", "retry_exceptions", "name") and v is not None}
+    for wrong in (_options.wrong_backpressure(given.get("_generator_backpressure_num_objects")),
+                  _options.wrong_group(given.get("_num_objects_per_yield"))):
+        if wrong:
+            raise ValueError(wrong)
+    out = {k: v for k, v in given.items()
+           if k in ("num_returns", "max_task_retries", "retry_exceptions", "concurrency_group", "name") and v is not None}
+    if given.get("num_returns") == "streaming" or any(n in given for n in ("_generator_backpressure_num_objects",
+                                                                           "_num_objects_per_yield")):
+        out.update(_options.of_generator(given))
+    return out

@@ -4,32 +4,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Mapping
 
-import manta
-from manta import _core
-from manta.ray import _devices, _options
+from manta import _core, _manta
+from manta.ray import _capture, _devices, _options
 from manta.ray._signature import arity, checked
-
-
-class DynamicObjectRefGenerator:
-    """What num_returns="dynamic" gives: references to all that a generator yielded, once it has ended."""
-
-    def __init__(self, refs: list[Any]) -> None:
-        self._refs = refs
-
-    def __iter__(self) -> Any:
-        return iter(self._refs)
-
-    def __len__(self) -> int:
-        return len(self._refs)
-
-
-def _collected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The generator function as one that returns references to what it yields."""
-    def collect(*args: Any, **kwargs: Any) -> DynamicObjectRefGenerator:
-        return DynamicObjectRefGenerator([manta.put(item) for item in function(*args, **kwargs)])
-    collect.__name__, collect.__qualname__ = function.__name__, function.__qualname__
-    collect.__module__, collect.__doc__ = function.__module__, function.__doc__
-    return collect
 
 
 class Refused:
@@ -43,6 +20,18 @@ class Refused:
 
     def options(self, **given: Any) -> Any:
         raise NotImplementedError(self._text)
+
+
+def _remote(inner: Any, given: Mapping[str, Any]) -> Callable[..., Any]:
+    """inner.remote; in a worker a call may inherit the placement group of the one that makes it."""
+    remote: Callable[..., Any] = _capture.inheriting(inner, given) if _manta.is_worker() else inner.remote
+    return remote
+
+
+def decorated(decorator: Callable[..., Any], remote: Callable[..., Any]) -> Callable[..., Any]:
+    """`remote`, called through a decorator of calls (__ray_invocation_decorator__)."""
+    invocation = decorator(lambda args, kwargs: remote(*args, **kwargs))
+    return lambda *args, **kwargs: invocation(args, kwargs)
 
 
 class _Options:
@@ -73,7 +62,7 @@ class RemoteFunction:
         except NotImplementedError as e:
             self._inner = Refused(e)
         self._arity = arity(function)
-        self.remote = self._decorated(checked(self._inner.remote, self._arity))
+        self.remote = self._decorated(checked(_remote(self._inner, given), self._arity))
         self._function_name = f"{function.__module__}.{function.__qualname__}"
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             self.__dict__[name] = getattr(function, name, None)
@@ -83,21 +72,22 @@ class RemoteFunction:
     def _make(self, given: Mapping[str, Any]) -> Any:
         options = _options.of_task(given)
         function = self._function
-        if given.get("num_returns") == "dynamic":
-            function = _collected(function)
-        elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        is_generator = inspect.isgeneratorfunction(function)
+        if given.get("num_returns") in ("dynamic", "streaming") and not is_generator:
+            raise ValueError(f"num_returns=\"{given['num_returns']}\" can only be used with generator functions, and "
+                             f"{function.__qualname__} is none")
+        if is_generator:
             options.setdefault("num_returns", "streaming")
         if given.get("num_gpus"):
             function = _devices.of_function(function)
+        if "placement_group" in options and _capture.is_wanted(given):
+            function = _capture.of_function(function, options["placement_group"])
         return _core.remote_function(function, **options)
 
     def _decorated(self, remote: Callable[..., Any]) -> Callable[..., Any]:
         """What a function that carries a decorator of its calls is called by."""
         decorator = getattr(self._function, "__ray_invocation_decorator__", None)
-        if decorator is None:
-            return remote
-        invocation = decorator(lambda args, kwargs: remote(*args, **kwargs))
-        return lambda *args, **kwargs: invocation(args, kwargs)
+        return remote if decorator is None else decorated(decorator, remote)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"Remote functions cannot be called directly. Instead of running '{self._function.__name__}()', "
@@ -108,7 +98,9 @@ class RemoteFunction:
         given = _options.renamed(given)
         _options.check(given, "task", in_options=True)
         merged = {**self._default_options, **given}
-        if merged.get("num_returns") == "dynamic" or (given.get("num_gpus") and not self._default_options.get("num_gpus")):
+        if "_num_objects_per_yield" in given:
+            raise ValueError("_num_objects_per_yield is an option of the definition, and not of one call")
+        if (given.get("num_gpus") and not self._default_options.get("num_gpus")) or _capture.is_wanted(merged):
             return _Options(self._make(merged), self._arity)
         return _Options(self._inner.options(**_options.of_task(merged, self.__qualname__)), self._arity)
 
@@ -131,10 +123,13 @@ class _Read(RemoteFunction):
         self._default_options = dict(given)
         self._function_name = name
         self._arity = known
-        self.remote = checked(inner.remote, known)
+        self.remote = checked(_remote(inner, given), known)
         self.__name__ = name.rpartition(".")[2]
 
     def options(self, **given: Any) -> _Options:
         given = _options.renamed(given)
         _options.check(given, "task", in_options=True)
+        if _capture.is_wanted(given):
+            raise NotImplementedError("placement_group_capture_child_tasks=True is for functions where they are defined, and "
+                                      f"{self._function_name} came from another process")
         return _Options(self._inner.options(**_options.of_task(given)), self._arity)

@@ -6,6 +6,7 @@ import os
 from typing import Any, Optional
 
 import manta
+from manta import _core
 from manta.ray._ids import ActorID, JobID, NodeID, TaskID, WorkerID
 
 
@@ -79,7 +80,7 @@ class RuntimeContext:
         here = self._here()
         if not here.get("actor"):
             raise RuntimeError("This method is only available in an actor.")
-        raise NotImplementedError("current_actor: pass the actor its handle, or give it a name and use ray.get_actor()")
+        return _core.current_actor()
 
     @property
     def namespace(self) -> str:
@@ -99,7 +100,7 @@ class RuntimeContext:
         except RuntimeError:
             pass
         else:
-            raise RuntimeError("is_canceled() is not for async methods: await raises asyncio.CancelledError there")
+            raise RuntimeError("This method is not supported in an async actor. There await raises asyncio.CancelledError.")
         return bool(self._here().get("is_cancelled"))
 
     def get_assigned_resources(self) -> dict[str, float]:
@@ -137,7 +138,8 @@ class RuntimeContext:
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
-        return False
+        from manta.ray import _capture
+        return _capture.group() is not None
 
 
 # Names of resources: Ray's on the left.

@@ -1,14 +1,17 @@
 """ray.runtime_env: what a worker's environment is to be.
 
-`env_vars` is here. What would install packages (`pip`, `conda`, `uv`, containers) raises
-NotImplementedError when a call is made that asks for it.
+`env_vars`, `working_dir` and `py_modules` are here, the latter two as folders of this host: workers read
+them where they are. What would install packages (`pip`, `conda`, `uv`, containers) raises NotImplementedError when a
+call is made that asks for it.
 """
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+import os
+from typing import Any, Mapping
 
-KNOWN = ("env_vars", "config", "eager_install", "_ray_release", "_ray_commit", "excludes")
-MISSING = ("working_dir", "py_modules", "py_executable", "pip", "conda", "uv", "container", "image_uri", "java_jars",
+PARTS = ("env_vars", "working_dir", "py_modules")
+KNOWN = (*PARTS, "config", "eager_install", "_ray_release", "_ray_commit", "excludes")
+MISSING = ("py_executable", "pip", "conda", "uv", "container", "image_uri", "java_jars",
            "worker_process_setup_hook", "nsight", "mpi", "rocprof_sys")
 
 
@@ -40,10 +43,29 @@ def _check(parts: Mapping[str, Any]) -> None:
                                 f"of {name!r}")
 
 
-def variables(given: Any) -> Optional[dict[str, str]]:
-    """The variables that an environment sets; None: none. Raises of what is wrong, or not here."""
+def _path_of(module: Any) -> str:
+    """Where a module lies: what is imported from its parent."""
+    if isinstance(module, str):
+        return module
+    path = getattr(module, "__file__", None)
+    if path is None:
+        raise TypeError(f"runtime_env['py_modules'] must be a list of paths and modules, got {type(module)}")
+    return os.path.dirname(path) if os.path.basename(path) == "__init__.py" else str(path)
+
+
+def _local(name: str, path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"runtime_env[{name!r}] must be a path, got {type(path)}")
+    path = os.fspath(path)
+    if "://" in path or (name == "working_dir" and path.endswith(".zip")):
+        raise NotImplementedError(f"runtime_env[{name!r}] = {path!r} is not part of manta.ray: expected a folder of this host")
+    return str(path)
+
+
+def parts(given: Any) -> dict[str, Any]:
+    """What of an environment is here: options of manta.remote(). Raises of what is wrong, or not here."""
     if given is None:
-        return None
+        return {}
     if isinstance(given, str):
         import json
         given = json.loads(given)
@@ -54,4 +76,17 @@ def variables(given: Any) -> Optional[dict[str, str]]:
         if given.get(name):
             raise NotImplementedError(f"runtime_env[{name!r}] is not part of manta.ray: install what workers need where "
                                       "the driver runs; they are processes of the same host and interpreter")
-    return dict(given["env_vars"]) if given.get("env_vars") else None
+    out = {name: given[name] for name in PARTS if given.get(name)}
+    if "working_dir" in out:
+        out["working_dir"] = _local("working_dir", out["working_dir"])
+    if "py_modules" in out:
+        out["py_modules"] = [_local("py_modules", _path_of(module)) for module in out["py_modules"]]
+    return out
+
+
+def merged(before: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """The parts of a call's own environment over those of its program; variables are added."""
+    out = {**before, **(new := parts(given))}
+    if before.get("env_vars") and new.get("env_vars"):
+        out["env_vars"] = {**before["env_vars"], **new["env_vars"]}
+    return out

@@ -69,9 +69,6 @@ def use_group(out: dict[str, Any], strategy: PlacementGroupSchedulingStrategy, l
     group = strategy.placement_group
     if group is None or group.is_empty:
         return
-    if strategy.placement_group_capture_child_tasks:
-        raise NotImplementedError("placement_group_capture_child_tasks=True: name the group where the calls are made; they "
-                                  "do not inherit it here")
     index = strategy.placement_group_bundle_index
     if index < -1 or index >= group.bundle_count:
         raise ValueError(f"placement group bundle index {index} is invalid. Valid placement group indexes: "

@@ -93,3 +93,10 @@ def environment(**variables):
 def __getattr__(name):
     from sitecustomize import missing
     return missing(__name__, name)
+
+
+def kill_raylet(raylet, graceful=False):
+    """The process that the node's workers and drivers talk to is ended."""
+    import signal
+    from manta import node_info
+    os.kill(node_info()["daemon_pid"], signal.SIGTERM if graceful else signal.SIGKILL)

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from multiprocessing import TimeoutError
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Optional
 
 import manta.ray as ray
 
@@ -87,6 +87,34 @@ class AsyncResult:
         return self._value[0] if self._single else self._value
 
 
+class ResultIterator:
+    """What imap() and imap_unordered() return. A call that failed gives its exception, as a value."""
+
+    def __init__(self, refs: list[Any], in_order: bool) -> None:
+        self._refs = refs
+        self._in_order = in_order
+        self._items: list[Any] = []
+
+    def __iter__(self) -> "ResultIterator":
+        return self
+
+    def __next__(self) -> Any:
+        return self.next()
+
+    def next(self, timeout: Optional[float] = None) -> Any:
+        """The next result. TimeoutError: there was none for so many seconds."""
+        while not self._items:
+            if not self._refs:
+                raise StopIteration
+            ready, _ = ray.wait(self._refs[:1] if self._in_order else self._refs, timeout=timeout)
+            if not ready:
+                raise TimeoutError
+            self._refs = [ref for ref in self._refs if ref != ready[0]]
+            self._items = list(ray.get(ready[0]))
+        item = self._items.pop(0)
+        return item.error if isinstance(item, _Failed) else item
+
+
 class Pool:
     """A pool of processes, as multiprocessing.Pool is.
 
@@ -155,20 +183,11 @@ class Pool:
         return AsyncResult(self._chunks(func, ((tuple(x), {}) for x in iterable), chunksize), False, callback,
                            error_callback)
 
-    def imap(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
-        return self._yielded(self._chunks(func, (((x,), {}) for x in iterable), chunksize))
+    def imap(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int = 1) -> ResultIterator:
+        return ResultIterator(self._chunks(func, (((x,), {}) for x in iterable), chunksize), in_order=True)
 
-    def imap_unordered(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
-        return self._yielded(ray.util.as_completed(self._chunks(func, (((x,), {}) for x in iterable), chunksize),
-                                                   chunk_size=1, yield_obj_refs=True))
-
-    @staticmethod
-    def _yielded(refs: Iterable[Any]) -> Iterator[Any]:
-        for ref in refs:
-            for item in ray.get(ref):
-                if isinstance(item, _Failed):
-                    raise item.error
-                yield item
+    def imap_unordered(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int = 1) -> ResultIterator:
+        return ResultIterator(self._chunks(func, (((x,), {}) for x in iterable), chunksize), in_order=False)
 
     def __enter__(self) -> "Pool":
         self._check()
