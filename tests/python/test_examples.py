@@ -13,6 +13,7 @@ SAYS = {
     "crawl.py": ["200 pages of 200"],
     "average_weights.py": ["converged to w = 0.1000, b = 0.3000"],
     "average_gradients.py": ["converged to w = 0.1000, b = 0.3000"],
+    "train_loop.py": ["w: 3.00", "checkpoints kept: 2"],
 }
 
 
@@ -30,8 +31,9 @@ def test_an_example(python, name):
         assert line in done.stdout.splitlines() or line in done.stdout, done.stdout
 
 
-def test_types():
-    """mypy --strict accepts an example that has types, and so the stubs that it uses."""
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", EXAMPLES / "hello.py"], capture_output=True, text=True,
+@pytest.mark.parametrize("name", ["hello.py", "train_loop.py"])
+def test_types(name):
+    """mypy --strict accepts an example that has types, and so the type files that it uses."""
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", EXAMPLES / name], capture_output=True, text=True,
                           cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,4 @@
+"""ray.air.checkpoint."""
+from manta.train import Checkpoint
+
+__all__ = ["Checkpoint"]

@@ -1,0 +1,1 @@
+"""ray.air.integrations."""

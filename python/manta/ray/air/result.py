@@ -1,0 +1,4 @@
+"""ray.air.result."""
+from manta.train import Result
+
+__all__ = ["Result"]

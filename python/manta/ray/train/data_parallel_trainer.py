@@ -1,0 +1,4 @@
+"""ray.train.data_parallel_trainer."""
+from manta.train.trainer import DataParallelTrainer
+
+__all__ = ["DataParallelTrainer"]

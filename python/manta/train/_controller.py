@@ -1,0 +1,344 @@
+"""fit(): starts the ranks, waits for them, and begins again when one fails.
+
+    attempt ── all loops return ──▶ done
+       │
+       └── a rank fails ── the others are killed ──▶ next attempt, from the last checkpoint that is whole
+                                       └── none is left ──▶ WorkerGroupError
+
+The ranks are actors, placed together once for all attempts. Who failed first is told: when a loop raises, the deaths of
+other processes are waited for a moment, because a loop whose peer was killed often knows it before the node does.
+"""
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+
+from manta import _core as _plain_core
+from manta import _failures as _plain_failures
+from manta import _groups as _plain_groups
+from manta import _manta
+from manta.train import _channel, _rank, _record, _session, _shard
+from manta.train._backend import Backend
+from manta.train.checkpoint import Checkpoint
+from manta.train.config import DataConfig, FailureConfig, RunConfig, ScalingConfig
+from manta.train.context import Place
+from manta.train.errors import ControllerError, TrainingFailedError, UnequalReportsError, WorkerGroupError
+from manta.train.result import Result
+
+_core: Any = _plain_core            # which have no types
+_failures: Any = _plain_failures
+_groups: Any = _plain_groups
+
+DEATHS_S = 1.0          # how long deaths are waited for when a loop has raised
+Task = tuple[Callable[..., Any], Any, bool]
+
+
+class Failure:
+    """How a rank failed."""
+
+    def __init__(self, rank: int, ref: Any, has_begun: bool) -> None:
+        known = _manta.failure(ref) or {}
+        self.rank, self.pid, self.has_begun = rank, known.get("pid", 0), has_begun
+        self.is_death = known.get("kind") in ("unknown", "actor", "unavailable", "worker", "memory", "node")
+        try:
+            _core.get(ref)
+            self.error: BaseException = RuntimeError("it has not failed")
+        except Exception as e:  # noqa: BLE001  whatever it is
+            self.error = e
+        cause = getattr(self.error, "cause", None)
+        self.cause: BaseException = cause if isinstance(cause, BaseException) else self.error
+        trace = getattr(self.error, "traceback", None) or getattr(self.error, "traceback_str", None)
+        self.traceback = trace if isinstance(trace, str) and not self.is_death else ""
+        if self.is_death:
+            self.what = _failures._readable(known.get("text") or str(self.error))
+        else:
+            self.what = f"{type(self.cause).__name__}: {self.cause} (process {self.pid})"
+
+    def block(self, where: str, now: str, log: str) -> str:
+        """What is said on standard error."""
+        lines = [f"manta: worker {self.rank} failed", f"  what   {self.what}", f"  where  {where}", f"  now    {now}",
+                 f"  log    {log}"]
+        return "\n".join(lines + ["  " + line for line in self.traceback.rstrip().splitlines()])
+
+
+class Attempt:
+    """The ranks of one attempt, from their start to the end of the last one."""
+
+    def __init__(self, controller: Controller, number: int) -> None:
+        self._c = controller
+        self._record = controller.record
+        self._n = controller.scaling.total_workers
+        self._listener = _channel.Listener(self._record.heard)
+        self._parts = self._record.begin_attempt(self._n, number, self._listener.tell)
+        self._backend = controller.backend
+        self._folder = tempfile.mkdtemp(prefix="manta-train-")
+        self._number = number
+        self._actors: list[Any] = []
+        self._starts: list[Any] = []
+        self._runs: list[Any] = []
+        self.value: Any = None
+
+    def run(self) -> list[Failure]:
+        """Runs all loops; the failures, whoever is to blame first. [] when all have returned."""
+        try:
+            self._backend.attempt(self._n, self._folder, self._c.scaling)
+            self._start()
+            failures = self._wait()
+            if not failures:
+                self.value = _core.get(self._runs[0])
+        finally:
+            self._end()
+        self._look_for_problems()           # with what was written since
+        return failures
+
+    def _start(self) -> None:
+        c = self._c
+        scaling = c.scaling
+        environment = {**(self._backend.environment() or {}), **((c.run_config.worker_runtime_env or {}).get("env_vars") or {})}
+        options: dict[str, Any] = {"num_cpus": scaling.num_cpus_per_worker, "num_gpus": scaling.num_gpus_per_worker,
+                                   "resources": scaling.additional_resources_per_worker or None,
+                                   "placement_group": c.room, "max_restarts": 0, "env_vars": environment or None}
+        cls = _core.actor_class(_rank.Rank)
+        task = _core.put(c.task)
+        for rank in range(self._n):
+            actor = cls.options(**options, bundle=rank + 1).remote()
+            self._actors.append(actor)
+            self._starts.append(actor.start.remote(c.place(rank, self._number), self._backend, self._listener.path,
+                                                   self._listener.token, self._parts, self._record.start or c.first))
+            self._runs.append(actor.run.remote(task, {name: parts[rank] for name, parts in c.shards.items()}))
+        del task
+
+    def _wait(self) -> list[Failure]:
+        pending = dict(zip(self._runs, range(self._n)))
+        failures: list[Failure] = []
+        while pending and not failures:
+            ready, _ = _core.wait(list(pending), num_returns=1, timeout=1.0)
+            failures += self._take(ready, pending)
+            self._look_for_problems()
+        end = time.monotonic() + DEATHS_S
+        while failures and pending and not any(f.is_death for f in failures) and time.monotonic() < end:
+            ready, _ = _core.wait(list(pending), num_returns=1, timeout=max(end - time.monotonic(), 0))
+            failures += self._take(ready, pending)
+        failures.sort(key=lambda f: not f.is_death)         # those that died first; sort() keeps the order of the others
+        return failures
+
+    def _take(self, ready: Sequence[Any], pending: dict[Any, int]) -> list[Failure]:
+        out = []
+        self._listener.settle()             # what they have reported before they ended
+        for ref in ready:
+            rank = pending.pop(ref)
+            if _manta.failure(ref) is None:
+                self._record.ended(rank)
+            elif _manta.failure(self._starts[rank]) is not None:
+                out.append(Failure(rank, self._starts[rank], False))
+            else:
+                out.append(Failure(rank, ref, True))
+        return out
+
+    def _look_for_problems(self) -> None:
+        _raise_problem(self._listener.problem or self._record.problem)
+
+    def _end(self) -> None:
+        """Nothing of the attempt is left."""
+        try:
+            for actor in self._actors:
+                _core.kill(actor)
+            if self._runs:
+                _core.wait(self._runs, num_returns=len(self._runs), timeout=None)
+            self._listener.settle()
+            self._record.end_attempt()
+        finally:
+            self._listener.close()
+            self._backend.end_attempt()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _raise_problem(problem: Optional[BaseException]) -> None:
+    if problem is not None:
+        raise ControllerError(f"a report could not be kept: {type(problem).__name__}: {problem}") from problem
+
+
+class Controller:
+    """One call of fit()."""
+
+    def __init__(self, *, kind: str, task: Task, scaling: ScalingConfig, run_config: RunConfig, backend: Backend,
+                 datasets: Mapping[str, Any], data_config: DataConfig, first: Optional[Checkpoint],
+                 metadata: Mapping[str, Any], folder: Optional[str]) -> None:
+        self.task, self.scaling, self.run_config, self.backend = task, scaling, run_config, backend
+        self.first, self.metadata = first, metadata
+        n = scaling.total_workers
+        self.shards = {name: _shard.divide(d, n, data_config.is_split(name)) for name, d in datasets.items()}
+        config = task[1] if isinstance(task[1], Mapping) else {}
+        settings = {"workers": n, "backend": type(backend).__name__, "loop": getattr(task[0], "__qualname__", "loop"),
+                    "loop_config": {str(k): v for k, v in config.items()}}
+        self.room: Any = None
+        if scaling.num_workers:
+            self.room = self._reserve()
+        try:
+            self.record = _record.open_record(run_config, kind, settings, folder)
+        except BaseException:
+            self._give_back()
+            raise
+        self._value: Any = None
+
+    # ---- room ----
+
+    def _reserve(self) -> Any:
+        _core._ensure()
+        s = self.scaling
+        if s.use_gpu and s.num_gpus_per_worker and not _core.node_info()["total"].get("gpu"):
+            raise ValueError("ScalingConfig(use_gpu=True): this node has no GPU; set use_gpu=False to train on processors")
+        bundle = {"num_cpus": s.num_cpus_per_worker, "num_gpus": s.num_gpus_per_worker,
+                  "resources": s.additional_resources_per_worker}
+        # One host: what is to be spread can be spread over its one node alone.
+        room = _groups.placement_group_new([bundle] * s.total_workers, "PACK")
+        try:
+            said = False
+            while not _groups.placement_group_wait(room, 5.0):
+                if not said:
+                    print(f"manta: {s.total_workers} workers wait for room: each asks for {s.num_cpus_per_worker:g} processors, "
+                          f"{_core.node_info()['available'].get('cpu', 0):g} are free", file=sys.stderr)
+                said = True
+        except BaseException:
+            _groups.placement_group_remove(room)
+            raise
+        return room
+
+    def _give_back(self) -> None:
+        if self.room is not None and _manta.is_initialized():
+            _groups.placement_group_remove(self.room)
+
+    def place(self, rank: int, attempt: int) -> Place:
+        s = self.scaling
+        resources = {"CPU": s.num_cpus_per_worker, "GPU": s.num_gpus_per_worker, **s.additional_resources_per_worker}
+        return Place(rank=rank, world_size=s.total_workers, run_name=self.record.name, run_path=self.record.path,
+                     storage=self.record.path.rpartition("/")[0], attempt=attempt, resources=resources,
+                     metadata=self.metadata)
+
+    # ---- the run ----
+
+    def run(self, keep: Callable[[str], None]) -> Result:
+        """keep(folder): leaves in the run's folder what restore() needs."""
+        error: Optional[TrainingFailedError] = None
+        status = "interrupted"
+        try:
+            with _stoppable():
+                keep(self.record.path)
+                try:
+                    error = self._attempts() if self.scaling.num_workers else self._here()
+                except ControllerError as e:
+                    error = e
+            status = "failed" if error else "done"
+        finally:
+            self._finish(status, error)
+        result = self._result(error)
+        if error is not None:
+            error.result = result
+            raise error
+        return result
+
+    def _finish(self, status: str, error: Optional[BaseException]) -> None:
+        try:
+            told = str(error).split("\n\n")[0] if error else None
+            self.record.finish(status, told or (str(sys.exc_info()[1]) if sys.exc_info()[1] else None))
+        finally:
+            self.record.close()
+            self._give_back()
+
+    def _attempts(self) -> Optional[TrainingFailedError]:
+        limit = (self.run_config.failure_config or FailureConfig()).max_failures
+        failed = 0
+        while True:
+            attempt = Attempt(self, failed)
+            failures = attempt.run()
+            if not failures:
+                self._value = attempt.value
+                wrong = self.record.unequal()
+                return UnequalReportsError(wrong) if wrong else None
+            failed += 1
+            error = self._say(failures, failed, limit)
+            if error is not None:
+                return error
+
+    def _say(self, failures: list[Failure], failed: int, limit: int) -> Optional[WorkerGroupError]:
+        """Tells of a failure, in one block; the error when no attempt is left."""
+        first = failures[0]
+        goes_on = limit < 0 or failed <= limit
+        start = self.record.start or self.first
+        place = f"from {start.path.rpartition('/')[2]}" if start is not None and start._path else "from the beginning"
+        now = (f"all ranks begin again {place}; failure {failed}" + (f" of {limit}" if limit > 0 else "") if goes_on
+               else "the run ends; max_failures of FailureConfig has it begin again" if not limit
+               else f"the run ends: it has failed {failed} times")
+        n = self.record._made.get(first.rank, 0)
+        where = f"in the loop, after {n} report{'' if n == 1 else 's'}" if first.has_begun else "before its loop began"
+        block = first.block(where, now, f"manta logs {self.record.name} --rank {first.rank}")
+        print(block, file=sys.stderr, flush=True)
+        for failure in failures:
+            self.record.log(failure.rank, failure.what)
+        if goes_on:
+            return None
+        error = WorkerGroupError(block, {f.rank: f.cause for f in failures})
+        error.__cause__ = first.error
+        return error
+
+    def _here(self) -> Optional[TrainingFailedError]:
+        """The loop in this process, where breakpoints stop in it: what it raises is raised as it is."""
+        listener = _channel.Listener(self.record.heard)
+        folder = tempfile.mkdtemp(prefix="manta-train-")
+        parts = self.record.begin_attempt(1, 0, listener.tell)
+        place = self.place(0, 0)
+        try:
+            self.backend.attempt(1, folder, self.scaling)
+            session = _session.Session(place, _channel.connect(listener.path, 0, listener.token), parts,
+                                       self.record.start or self.first)
+            self.backend.start(place)
+            self._value = _rank.run_loop(session, self.backend, self.task, {k: v[0] for k, v in self.shards.items()})
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.backend.end(place)         # the process goes on, and may train again
+            _raise_problem(listener.problem)
+            raise
+        finally:
+            listener.settle()
+            self.record.ended(0)
+            self.record.end_attempt()
+            listener.close()
+            self.backend.end_attempt()
+            shutil.rmtree(folder, ignore_errors=True)
+        _raise_problem(listener.problem or self.record.problem)
+        return None
+
+    def _result(self, error: Optional[TrainingFailedError]) -> Result:
+        kept = self.record.kept()
+        return Result(metrics=self.record.history[-1] if self.record.history else None,
+                      checkpoint=kept[-1][0] if kept else self.record.start, error=error, path=self.record.path,
+                      best_checkpoints=kept, return_value=self._value, history=self.record.history,
+                      config={"train_loop_config": self.task[1]})
+
+
+class _Stopped(BaseException):
+    """SIGTERM came."""
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Has SIGTERM (`manta stop`) end the training in order, unless the program handles it itself."""
+    def stop(number: int, frame: Any) -> None:
+        raise _Stopped("it was asked to end (SIGTERM)")
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _Stopped as e:
+        raise SystemExit(75) from e
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,333 @@
+"""The record of a run: what its ranks report, and the checkpoints that are made of it.
+
+    RUN/                                  manta/run.h has the others
+      reports.jsonl                       every report whole, a JSON object a line
+      .parts.PID.ATTEMPT/round-K.rank-R/  copies of folders that ranks have reported
+      checkpoints/checkpoint-000003/      manifest.json, and
+        checkpoint_000002/                the files, under the name that programs see
+
+Report number k of each rank belongs to report number k of the others: a round. A round is complete when every rank
+whose loop still runs has made it. Complete rounds with files become checkpoints, in their order, by a thread: until the
+files are renamed to their place by manta_checkpoints_add(), nothing of them can be taken up.
+
+A rank hears that its files are written when they are part of a checkpoint, or, if others have not come
+that far, at once: then nothing is being written, and it must not wait for them.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import queue
+import re
+import shutil
+import threading
+import time
+from typing import Any, Callable, Mapping, Optional
+
+from manta import _manta
+from manta.train.checkpoint import Checkpoint
+from manta.train.config import CheckpointConfig, RunConfig
+
+REPORTS = "reports.jsonl"
+
+
+@dataclasses.dataclass
+class Part:
+    """One rank's report in a round."""
+    metrics: dict[str, Any]
+    folder: Optional[str]
+    name: Optional[str]
+    waits: bool = False             # to hear that its files are written
+
+
+def _curve_name(name: object) -> str:
+    """A metric's name as the record of curves takes it: 63 bytes of UTF-8 without a NUL."""
+    return str(name).encode(errors="replace").replace(b"\0", b"?")[:63].decode(errors="ignore")
+
+
+def numbers(metrics: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The metrics that are numbers, for curves."""
+    out = []
+    for name, value in metrics.items():
+        try:
+            if isinstance(value, (int, float)) or getattr(value, "ndim", None) == 0:
+                out.append((_curve_name(name), float(value)))
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return out
+
+
+def _json_of(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    return repr(value)
+
+
+def to_json(metrics: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(metrics, default=_json_of)
+    except (TypeError, ValueError):
+        return json.dumps({str(k): repr(v) for k, v in metrics.items()})
+
+
+class Record:
+    """A run's folder, as its driver writes it. Any thread may call."""
+
+    def __init__(self, run: _manta.Run) -> None:
+        self._run = run
+        self.name, self.path = run.name, run.path
+        self._lock = threading.RLock()
+        self._reports = open(os.path.join(self.path, REPORTS), "a", encoding="utf-8")
+        self.history: list[dict[str, Any]] = []             # rank 0's
+        self.checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = []
+        self._index = _next_index(self.path)
+        self._before = _reported(self.path)                 # reports of each rank before this attempt
+        self._tell: Callable[..., None] = lambda rank, *message: None
+        self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.problem: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._write, name="manta-record", daemon=True)
+        self._thread.start()
+        self.start = _start_of(run.start)
+        self._take_up(run.start)
+        self._sweep()
+        self._ranks = 0
+        self._rounds: dict[int, dict[int, Part]] = {}
+        self._made: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._next = 0
+
+    def _take_up(self, start: Optional[str]) -> None:
+        """What programs before this one have reported in this run; start: the checkpoint that it goes on from."""
+        from manta.train import result
+        history = result._read_history(self.path)
+        self.history = [metrics for _, metrics in history]
+        if start is not None:
+            self.checkpoints = [(c, m) for c, m in result._read_checkpoints(self.path, history)
+                                if os.path.basename(os.path.dirname(c.path)) <= os.path.basename(start)]
+
+    # ---- attempts ----
+
+    def begin_attempt(self, ranks: int, attempt: int, tell: Callable[..., None]) -> str:
+        """Forgets what was not complete, and returns the folder for the copies of this attempt."""
+        with self._lock:
+            self._tell = tell
+            self._ranks = ranks
+            self._rounds, self._next, self._ended = {}, 0, set()
+            self._made = dict.fromkeys(range(ranks), 0)
+            self._sweep()
+            parts = os.path.join(self.path, f".parts.{os.getpid()}.{attempt}")
+            os.mkdir(parts)
+            return parts
+
+    def end_attempt(self) -> None:
+        """Waits until what is complete is written, and drops the rest."""
+        self.flush()
+        with self._lock:
+            for rank, n in self._made.items():
+                self._before[rank] = self._before.get(rank, 0) + n
+            self._sweep()
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self.path):
+            if name.startswith(".parts."):
+                shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
+
+    def heard(self, rank: int, message: tuple[Any, ...]) -> None:
+        """A message of a rank: the listener's thread calls."""
+        if message[0] == "report":
+            self._report(rank, Part(pickle.loads(message[1]), message[2], message[3]))
+        elif message[0] == "latest":
+            latest = self.start
+            self._tell(rank, "checkpoint", latest.path if latest is not None else None)
+
+    def _report(self, rank: int, part: Part) -> None:
+        with self._lock:
+            k = self._made[rank]
+            self._made[rank] = k + 1
+            total = self._before.get(rank, 0) + k + 1
+            if rank == 0:
+                self.history.append(part.metrics)
+            self._reports.write(f'{{"rank": {rank}, "report": {total}, "time": {time.time():.6f}, '
+                                f'"metrics": {to_json(part.metrics)}}}\n')
+            self._reports.flush()
+            self._run.report(total, total, rank, numbers(part.metrics))
+            self._rounds.setdefault(k, {})[rank] = part
+            part.waits = part.folder is not None
+            self._settle()
+            if part.waits and k in self._rounds:        # others have not come so far
+                part.waits = False
+                self._tell(rank, "written")
+
+    def ended(self, rank: int) -> None:
+        """A rank's loop has returned: it reports no more."""
+        with self._lock:
+            self._ended.add(rank)
+            self._settle()
+
+    def _settle(self) -> None:
+        """Hands complete rounds over to be written, in their order."""
+        while self._next in self._rounds:
+            parts = self._rounds[self._next]
+            if len(parts) + len(self._ended - parts.keys()) < self._ranks:
+                return
+            del self._rounds[self._next]
+            self._next += 1
+            if any(p.folder for p in parts.values()):
+                counts = ",".join(str(self._before.get(r, 0) + min(self._made[r], self._next)) for r in range(self._ranks))
+                self._work.put((parts, self._before.get(0, 0) + self._next, counts))
+
+    def unequal(self) -> Optional[str]:
+        """What is wrong with the numbers of reports; None: all ranks have made equally many."""
+        most = max(self._made.values(), default=0)
+        fewer = {r: n for r, n in self._made.items() if n < most}
+        if not fewer:
+            return None
+        told = ", ".join(f"rank {r} {n}" for r, n in sorted(fewer.items())[:8])
+        by = min(r for r, n in self._made.items() if n == most)
+        return (f"the loops have called report() a different number of times: rank {by} {most}, {told}. "
+                "Every rank is to report equally often, with or without a checkpoint")
+
+    # ---- the writer ----
+
+    def _write(self) -> None:
+        while (work := self._work.get()) is not None:
+            if isinstance(work, threading.Event):
+                work.set()
+                continue
+            parts = work[0]
+            try:
+                self._commit(*work)
+            except BaseException as e:  # noqa: BLE001  the thread that waits for the ranks raises it
+                self.problem = self.problem or e
+            for rank, part in parts.items():
+                if part.waits:
+                    self._tell(rank, "written")
+
+    def _commit(self, parts: dict[int, Part], epoch: int, counts: str) -> None:
+        ranks = sorted(parts)
+        name = next((parts[r].name for r in ranks if parts[r].name), None) or f"checkpoint_{self._index:06d}"
+        folder = _merge([p.folder for p in (parts[r] for r in ranks) if p.folder], name)
+        metrics = parts[ranks[0]].metrics
+        with self._lock:
+            path = self._run.checkpoint(folder, epoch, numbers(metrics), counts)
+            assert path is not None
+            checkpoint = Checkpoint(os.path.join(path, name))
+            self._index += 1
+            self.checkpoints.append((checkpoint, metrics))
+            self.start = checkpoint
+
+    def flush(self) -> None:
+        """Waits until all that is complete is written."""
+        done = threading.Event()
+        self._work.put(done)
+        while not done.wait(1) and self._thread.is_alive():
+            pass
+
+    # ---- the end ----
+
+    def log(self, rank: int, text: str) -> None:
+        with self._lock:
+            for line in text.splitlines():
+                self._run.log(rank, line)
+
+    def kept(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
+        """The checkpoints that are there, oldest first."""
+        return [(c, m) for c, m in self.checkpoints if os.path.isdir(c.path)]
+
+    def finish(self, status: str, error: Optional[str]) -> None:
+        with self._lock:
+            last = numbers(self.history[-1]) if self.history else None
+            self._run.finish(status, last, error)
+
+    def close(self) -> None:
+        self._work.put(None)
+        self._thread.join()
+        with self._lock:
+            self._sweep()
+            self._reports.close()
+            self._run.close()
+
+
+def _merge(folders: list[str], name: str) -> str:
+    """One folder with the others' files in a folder of that name; of two files of one name the lower rank's counts."""
+    out = folders[0] + ".merged"
+    os.mkdir(out)
+    target = os.path.join(out, name)
+    os.rename(folders[0], target)
+    for folder in folders[1:]:
+        for at, _, files in os.walk(folder):
+            to = os.path.join(target, os.path.relpath(at, folder))
+            os.makedirs(to, exist_ok=True)
+            for file in files:
+                if not os.path.exists(os.path.join(to, file)):
+                    os.rename(os.path.join(at, file), os.path.join(to, file))
+        shutil.rmtree(folder)
+    return out
+
+
+def _start_of(path: Optional[str]) -> Optional[Checkpoint]:
+    """The files of a checkpoint of a run."""
+    if path is None:
+        return None
+    inner = [e.path for e in os.scandir(path) if e.is_dir()]
+    return Checkpoint(inner[0] if inner else path)
+
+
+def _reported(path: str) -> dict[int, int]:
+    """How many reports of each rank a run that is taken up goes on from: those that its record has kept."""
+    out: dict[int, int] = {}
+    try:
+        with open(os.path.join(path, "metrics.jsonl"), encoding="utf-8", errors="replace") as f:
+            lines = f.readlines()
+    except FileNotFoundError:
+        return out
+    for line in lines:
+        try:
+            one = json.loads(line)
+            out[one["rank"]] = max(out.get(one["rank"], 0), one["step"])
+        except (ValueError, KeyError, TypeError):
+            pass        # a line that a program which was killed has not ended
+    return out
+
+
+def _next_index(path: str) -> int:
+    """The number of the next checkpoint, from 0."""
+    folder = os.path.join(path, "checkpoints")
+    taken = [int(m[1]) for m in map(re.compile(r"checkpoint-(\d+)$").match,
+                                    os.listdir(folder) if os.path.isdir(folder) else []) if m]
+    return max(taken, default=0)
+
+
+def open_record(run_config: RunConfig, kind: str, settings: Mapping[str, Any], folder: Optional[str]) -> Record:
+    """Opens the folder of a run. folder: one to go on with.
+
+    A name whose run has not ended well goes on; one that is done stays as it is, and the new one gets a number.
+    """
+    keeping = run_config.checkpoint_config or CheckpointConfig()
+    score = keeping.checkpoint_score_attribute
+    keep = (keeping.num_to_keep or 0, score, keeping.checkpoint_score_order if score else None)
+    config = to_json({"trainer": kind, **settings})
+    if folder is not None:
+        return Record(_manta.Run(folder, None, None, None, True, config, *keep))
+    storage = None if run_config.storage_path is None else os.fspath(run_config.storage_path)
+    storage = storage or _manta.run_storage()
+    os.makedirs(storage, exist_ok=True)
+    name = run_config.name
+    if name is None:
+        return Record(_manta.Run(None, storage, None, kind, False, config, *keep))
+    if is_done(os.path.join(storage, name)):
+        return Record(_manta.Run(None, storage, None, name, False, config, *keep))
+    return Record(_manta.Run(None, storage, name, None, True, config, *keep))
+
+
+def is_done(path: str) -> bool:
+    """Whether a run has ended well."""
+    try:
+        with open(os.path.join(path, "result.json"), encoding="utf-8") as f:
+            return bool(json.load(f).get("status") == "done")
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,125 @@
+"""What a training came to.
+
+    result = trainer.fit()
+    print(result.metrics["loss"], result.checkpoint)
+
+    result = Result.from_path("/data/runs/first")
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Optional, Union
+
+from manta.train import _record
+from manta.train.checkpoint import Checkpoint
+
+__all__ = ["Result"]
+
+
+@dataclasses.dataclass
+class Result:
+    """metrics: rank 0's last. checkpoint: the latest. error: what ended the training, None if it ended well.
+    path: the run's folder. best_checkpoints: those that are kept, each with the metrics of its report.
+    """
+    metrics: Optional[dict[str, Any]]
+    checkpoint: Optional[Checkpoint]
+    error: Optional[Exception]
+    path: str
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = dataclasses.field(default_factory=list)
+    return_value: Any = None
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list, repr=False)
+    config: Optional[Any] = dataclasses.field(default=None, repr=False)
+
+    @property
+    def filesystem(self) -> None:
+        """None: the path is one of this host."""
+        return None
+
+    @property
+    def metrics_dataframe(self) -> Any:
+        """All of rank 0's reports as a table of pandas, which must be installed; None: there were none.
+
+            result.metrics_dataframe["loss"].plot()
+        """
+        if not self.history:
+            return None
+        import pandas
+        return pandas.DataFrame(self.history)
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Optional[Checkpoint]:
+        """The one of the kept checkpoints whose report had the best value of a metric.
+
+            result.get_best_checkpoint("accuracy", "max")
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode is {mode!r}, expected \"max\" or \"min\"")
+        if not self.best_checkpoints:
+            raise RuntimeError("no checkpoint was reported")
+        scored = [(m[metric], c) for c, m in self.best_checkpoints if metric in m]
+        if not scored:
+            known = sorted({k for _, m in self.best_checkpoints for k in m})
+            raise RuntimeError(f"no checkpoint was reported with {metric!r}; their metrics are {', '.join(known) or 'none'}")
+        best = max if mode == "max" else min
+        return best(scored, key=lambda one: one[0])[1]
+
+    @classmethod
+    def from_path(cls, path: Union[str, os.PathLike[str]], storage_filesystem: Optional[Any] = None) -> Result:
+        """The result of the run in a folder, as its files have it: numbers, texts, lists.
+
+            Result.from_path("/data/runs/first")
+        """
+        if storage_filesystem is not None:
+            raise NotImplementedError("Result.from_path: filesystems of pyarrow are not here; the path is one of this host")
+        folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        if not os.path.isfile(os.path.join(folder, "config.json")):
+            raise RuntimeError(f"{folder}: there is no run")
+        history = _read_history(folder)
+        checkpoints = _read_checkpoints(folder, history)
+        error: Optional[Exception] = None
+        told = _read_json(os.path.join(folder, "result.json")).get("error")
+        if told:
+            from manta.train.errors import TrainingFailedError
+            error = TrainingFailedError(told)
+        return cls(metrics=history[-1][1] if history else None, checkpoint=checkpoints[-1][0] if checkpoints else None,
+                   error=error, path=folder, best_checkpoints=checkpoints, history=[m for _, m in history])
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as f:
+            out: dict[str, Any] = json.load(f)
+            return out
+    except (OSError, ValueError):
+        return {}
+
+
+def _read_history(folder: str) -> list[tuple[int, dict[str, Any]]]:
+    """(number, metrics) of rank 0's reports; a line that a kill has cut off is none."""
+    out = []
+    try:
+        with open(os.path.join(folder, _record.REPORTS), encoding="utf-8") as f:
+            for line in f:
+                try:
+                    one = json.loads(line)
+                except ValueError:
+                    continue
+                if one["rank"] == 0:
+                    out.append((one["report"], one["metrics"]))
+    except FileNotFoundError:
+        pass
+    return out
+
+
+def _read_checkpoints(folder: str, history: list[tuple[int, dict[str, Any]]]) -> list[tuple[Checkpoint, dict[str, Any]]]:
+    """Those with a manifest, which is written last, oldest first."""
+    at = os.path.join(folder, "checkpoints")
+    out = []
+    by_number = dict(history)
+    for name in sorted(os.listdir(at)) if os.path.isdir(at) else []:
+        manifest = _read_json(os.path.join(at, name, "manifest.json"))
+        files = _record._start_of(os.path.join(at, name)) if manifest and not name.startswith(".") else None
+        if files is not None:
+            out.append((files, by_number.get(manifest.get("epoch", 0)) or manifest.get("metrics", {})))
+    return out

@@ -1,0 +1,19 @@
+"""PyTorch in the loops of manta.train.
+
+    from manta.train.torch import TorchTrainer, prepare_data_loader, prepare_model
+
+    def loop(config):
+        model = prepare_model(Net())
+        for images, labels in prepare_data_loader(loader): ...
+
+    TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2)).fit()
+
+Importing it does not import torch.
+"""
+from manta.train.torch.config import TorchConfig
+from manta.train.torch.prepare import (backward, enable_reproducibility, get_device, get_devices, prepare_data_loader,
+                                       prepare_model, prepare_optimizer)
+from manta.train.torch.trainer import TorchTrainer
+
+__all__ = ["TorchConfig", "TorchTrainer", "backward", "enable_reproducibility", "get_device", "get_devices",
+           "prepare_data_loader", "prepare_model", "prepare_optimizer"]

@@ -1,0 +1,64 @@
+"""TorchConfig, and what it does around a loop: variables, threads, the process group."""
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+from typing import Optional
+
+from manta.train._backend import Backend, BackendConfig
+from manta.train.config import ScalingConfig
+from manta.train.context import Place
+
+__all__ = ["TorchConfig"]
+
+
+@dataclasses.dataclass
+class TorchConfig(BackendConfig):
+    """The process group of a TorchTrainer.
+
+        TorchConfig(backend="gloo", timeout_s=60)
+
+    backend: "manta" (collectives of this library, the default on processors), "gloo" or "nccl". init_method is
+    accepted and not used: the ranks meet by a file of the attempt's, and no port is opened.
+    """
+    backend: Optional[str] = None
+    init_method: str = "env"
+    timeout_s: int = 1800
+
+    def make_backend(self) -> Backend:
+        return TorchBackend(self.backend, self.timeout_s)
+
+
+class TorchBackend(Backend):
+    """The process group, from before the loop until it has returned."""
+
+    def __init__(self, backend: Optional[str], timeout_s: float) -> None:
+        self.backend, self.timeout_s = backend, timeout_s
+        self.store = ""
+
+    def attempt(self, n: int, folder: str, scaling: ScalingConfig) -> None:
+        self.store = os.path.join(folder, "store")
+        if self.backend is None:
+            self.backend = "nccl" if scaling.use_gpu else "manta"
+
+    def start(self, place: Place) -> None:
+        n = str(place.world_size)
+        os.environ.update(RANK=str(place.rank), LOCAL_RANK=str(place.rank), WORLD_SIZE=n, LOCAL_WORLD_SIZE=n,
+                          NODE_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+        import torch
+        import torch.distributed as distributed
+
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(max(1, int(place.resources.get("CPU", 1))))
+        if self.backend == "manta":
+            from manta.train.torch import _collectives
+            _collectives.register()
+        distributed.init_process_group(
+            self.backend, store=distributed.FileStore(self.store, place.world_size), rank=place.rank,
+            world_size=place.world_size, timeout=datetime.timedelta(seconds=self.timeout_s))
+
+    def end(self, place: Place) -> None:
+        import torch.distributed as distributed
+        if distributed.is_initialized():
+            distributed.destroy_process_group()

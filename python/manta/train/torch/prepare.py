@@ -1,0 +1,149 @@
+"""What makes a model and a loader of one process those of a rank.
+
+    model = prepare_model(Net())
+    loader = prepare_data_loader(DataLoader(data, batch_size=32, shuffle=True))
+"""
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any, Iterator, Mapping, Optional
+
+from manta.train import _session
+
+__all__ = ["backward", "enable_reproducibility", "get_device", "get_devices", "prepare_data_loader", "prepare_model",
+           "prepare_optimizer"]
+
+
+def get_devices() -> list[Any]:
+    """The devices of this rank, as torch names them.
+
+        device = get_devices()[0]
+    """
+    import torch
+    place = _session.current("get_devices()").place
+    n = int(place.resources.get("GPU", 0))
+    if not n or not torch.cuda.is_available():
+        return [torch.device("cpu")]
+    return [torch.device(f"cuda:{i}") for i in range(min(n, torch.cuda.device_count()))]
+
+
+def get_device() -> Any:
+    """The device of this rank.
+
+        model.to(get_device())
+    """
+    return get_devices()[0]
+
+
+def prepare_model(model: Any, move_to_device: Any = True, parallel_strategy: Optional[str] = "ddp",
+                  parallel_strategy_kwargs: Optional[Mapping[str, Any]] = None) -> Any:
+    """The model on this rank's device and, with several ranks, in DistributedDataParallel (or, "fsdp", fully sharded).
+
+        model = prepare_model(Net())
+    """
+    import torch
+    place = _session.current("prepare_model()").place
+    if parallel_strategy not in (None, "ddp", "fsdp"):
+        raise ValueError(f"parallel_strategy is {parallel_strategy!r}, expected \"ddp\", \"fsdp\" or None")
+    device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
+    if move_to_device:
+        model = model.to(device)
+    if parallel_strategy is None or place.world_size == 1:
+        return model
+    how = dict(parallel_strategy_kwargs or {})
+    if parallel_strategy == "fsdp":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        return FullyShardedDataParallel(model, **how)
+    if device.type == "cuda":
+        how = {"device_ids": [device], "output_device": device, **how}
+    return torch.nn.parallel.DistributedDataParallel(model, **how)
+
+
+def prepare_optimizer(optimizer: Any) -> Any:
+    """The optimizer as it is: there is no mixed precision to prepare it for."""
+    return optimizer
+
+
+def backward(tensor: Any) -> None:
+    """The gradients of a tensor, as its backward() computes them."""
+    tensor.backward()
+
+
+def enable_reproducibility(seed: int = 0) -> None:
+    """Has torch, numpy and random draw the same numbers each time, and torch compute by rules that give the same.
+
+        enable_reproducibility(1)
+    """
+    import torch
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if hasattr(value, "to"):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, Mapping):
+        return {k: _moved(v, device) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(v, device) for v in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(v, device) for v in value)
+    return value
+
+
+def prepare_data_loader(data_loader: Any, add_dist_sampler: bool = True, move_to_device: bool = True,
+                        auto_transfer: bool = True) -> Any:
+    """A loader of this rank's part of the samples, which are other ones in each pass if the loader shuffles.
+
+        for images, labels in prepare_data_loader(DataLoader(data, batch_size=32, shuffle=True)): ...
+
+    Each rank has equally many batches. The epoch of the sampler is set by each pass, unless the loop sets it itself.
+    """
+    from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
+
+    place = _session.current("prepare_data_loader()").place
+    device = get_device() if move_to_device else None
+    sampler = data_loader.sampler
+    if (add_dist_sampler and place.world_size > 1 and not isinstance(sampler, DistributedSampler)
+            and not isinstance(data_loader.dataset, IterableDataset)):
+        if not isinstance(sampler, (RandomSampler, SequentialSampler)):
+            raise ValueError(f"prepare_data_loader: the loader has a {type(sampler).__name__}, which cannot be divided between "
+                             "ranks; give it a DistributedSampler, or add_dist_sampler=False")
+        if data_loader.batch_size is None and data_loader.batch_sampler is not None:
+            raise ValueError(f"prepare_data_loader: the loader has a batch_sampler ({type(data_loader.batch_sampler).__name__}), "
+                             "which cannot be divided between ranks; give it a sampler, or add_dist_sampler=False")
+        sampler = DistributedSampler(data_loader.dataset, num_replicas=place.world_size, rank=place.rank,
+                                     shuffle=isinstance(sampler, RandomSampler))
+        kept = ("batch_size", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn",
+                "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers")
+        data_loader = DataLoader(data_loader.dataset, sampler=sampler, **{k: getattr(data_loader, k) for k in kept})
+    return PreparedLoader(data_loader, device if device is not None and device.type != "cpu" else None)
+
+
+class PreparedLoader:
+    """A DataLoader whose passes are epochs of its sampler; everything else is the loader's."""
+
+    def __init__(self, loader: Any, device: Any) -> None:
+        self._loader, self._device = loader, device
+        self._epoch: Optional[int] = None           # that was set here last
+
+    def __iter__(self) -> Iterator[Any]:
+        sampler = self._loader.sampler
+        if hasattr(sampler, "set_epoch"):
+            now = getattr(sampler, "epoch", 0)
+            if self._epoch is not None and now == self._epoch:      # else the loop has set it
+                sampler.set_epoch(now + 1)
+            self._epoch = getattr(sampler, "epoch", now)
+        for batch in self._loader:
+            yield batch if self._device is None else _moved(batch, self._device)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

@@ -1,0 +1,64 @@
+"""manta.ray.train and manta.ray.air: Ray Train's names, also as `import ray` under `python -m manta run`."""
+import json
+
+from conftest import run_python
+
+PROGRAM = """
+import ray
+from ray import train
+from ray.air import session, Checkpoint, RunConfig, ScalingConfig
+from ray.train.data_parallel_trainer import DataParallelTrainer
+import manta.ray.train, manta.train
+
+assert ray.train is manta.ray.train and ray.air.session is session
+assert train.Checkpoint is Checkpoint is manta.train.Checkpoint
+assert train.report is manta.train.report
+
+
+def loop(config):
+    start = session.get_checkpoint().to_dict()["epoch"] + 1 if session.get_checkpoint() else 0
+    for epoch in range(start, config["epochs"]):
+        session.report({"epoch": epoch, "size": session.get_world_size()}, checkpoint=Checkpoint.from_dict({"epoch": epoch}))
+
+
+def fit(epochs, **more):
+    return DataParallelTrainer(loop, train_loop_config={"epochs": epochs}, scaling_config=ScalingConfig(num_workers=2),
+                               run_config=RunConfig(storage_path="runs"), **more).fit()
+
+
+ray.init(num_cpus=2)
+first = fit(2)
+second = fit(4, resume_from_checkpoint=first.checkpoint)
+print("RESULT", __import__("json").dumps([first.metrics, second.metrics, len(second.history), second.checkpoint.to_dict()]))
+
+
+def fails():
+    raise ValueError("mine")
+
+
+try:
+    DataParallelTrainer(fails, run_config=RunConfig(storage_path="runs")).fit()
+except ray.train.TrainingFailedError as e:
+    assert isinstance(e.worker_failures[0], ValueError), e.worker_failures
+    print("RAISED", "mine" in str(e))
+"""
+
+
+def test_a_program_of_rays(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = run_python("-m", "manta", "run", tmp_path / "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("RESULT ", "RAISED ")))
+    assert json.loads(lines["RESULT"]) == [{"epoch": 1, "size": 2}, {"epoch": 3, "size": 2}, 2, {"epoch": 3}]
+    assert lines["RAISED"] == "True"
+    assert "manta: worker 0 failed" in done.stderr
+
+
+def test_every_module_is_there():
+    import importlib
+    for name in ("train", "train.torch", "train.tensorflow", "train.tensorflow.keras", "train.base_trainer", "train.trainer",
+                 "train.data_parallel_trainer", "train.backend", "train.context", "air", "air.session", "air.config",
+                 "air.checkpoint", "air.result", "air.integrations.keras"):
+        module = importlib.import_module("manta.ray." + name)
+        for public in getattr(module, "__all__", ()):
+            assert hasattr(module, public), (name, public)
