@@ -24,6 +24,7 @@ import traceback
 import xml.etree.ElementTree
 
 import check_includes
+import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "check"
@@ -259,7 +260,7 @@ def stage_house(stage):
 
 
 def stage_onednn(stage):
-    """tensor/ without oneDNN, and its one file against oneDNN 3"""
+    """tensor/ without oneDNN, and its one file against oneDNN 3 (only with --peers, or by name)"""
     build(stage, configure(stage, "debug", "plain", "-DCMAKE_C_COMPILER=gcc", "-DMANTA_ONEDNN=OFF",
                            "-DMANTA_TESTS=OFF"), "manta_tensor")
     sources = [p for p in (ROOT / "src" / "tensor").glob("*.c")
@@ -359,19 +360,18 @@ def venv(stage, folder=VENV, requirements="tests/cli/requirements.txt"):
 
 
 def pytest(stage, marks, timeout_s, env=None):
+    """Runs the tests in tests/cli that have these marks."""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     stage.must("cmake", "--build", folder, "-j", CORES, what="the build", timeout_s=1800)
     python = venv(stage)
     if python is None:
         stage.add(skipped=1)
         return
-    old = venv(stage, OLD_VENV, "tests/cli/requirements-old.txt")
     report = LOGS / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
     # One file's tests stay together: what they make is theirs alone.
     rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", CORES, "--dist", "loadfile",
                    "-m", marks, f"--junitxml={report}", "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
-                                     "MANTA_OLD_KERAS": str(old or ""),
                                      "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
     counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
     stage.add(*counts)
@@ -380,16 +380,16 @@ def pytest(stage, marks, timeout_s, env=None):
         stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
 
 
-def python_tests(stage, folder, name, *options, env=None, timeout_s=900):
-    """Runs tests/python on the package of a build folder; None when there is no environment to run it in."""
-    python = venv(stage, PYTHON_VENV, "tests/python/requirements.txt")
+def python_tests(stage, folder, name, *options, python=None, tests="tests/python", env=None, timeout_s=900):
+    """Runs tests of the Python package of a build folder, by an interpreter that has what they import."""
+    python = python or venv(stage, PYTHON_VENV, "tests/python/requirements.txt")
     if python is None:
         stage.add(skipped=1)
         return
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
     rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", CORES, "--dist", "loadfile",
-                   f"--junitxml={report}", *options, "tests/python",
+                   f"--junitxml={report}", *options, tests,
                    env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder),
                         "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
     counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
@@ -421,9 +421,29 @@ def stage_python(stage):
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
 
 
+def stage_peers(stage):
+    """what needs TensorFlow, PyTorch and Ray, which it installs once (only with --peers, or by name)"""
+    try:
+        environment = peers.environment()
+    except peers.PeersMissing as e:
+        stage.add(**({"skipped": 1} if os.environ.get("MANTA_OFFLINE") == "1" else {"failed": 1}))
+        stage.notes.append(str(e))
+        return
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder, "manta_python")
+    python_tests(stage, folder, "peers", python=environment / "bin" / "python", tests="tests/peers", timeout_s=1800)
+    python_tests(stage, folder, "seeds", python=environment / "bin" / "python", tests="tests/seeds", timeout_s=1800)
+
+
 def stage_cli(stage):
     """the command line and the Python clients that read our files (pytest)"""
-    pytest(stage, "not long and not chaos", 900)
+    pytest(stage, "not long and not chaos and not clients", 900)
+
+
+def stage_clients(stage):
+    """files in the oldest Keras 3 and large models in the newest (only with --peers, or by name)"""
+    old = venv(stage, OLD_VENV, "tests/cli/requirements-old.txt")
+    pytest(stage, "clients", 900, {"MANTA_OLD_KERAS": str(old or "")})
 
 
 def stage_long(stage):
@@ -445,7 +465,7 @@ SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched_sim|demand|registry_si
 
 
 def stage_sim(stage):
-    """simulations of the runtime and random trainings, with more seeds: about a minute of one core"""
+    """simulations of the runtime and random trainings, with more seeds"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder)
     ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
@@ -489,8 +509,9 @@ def stage_soak(stage):
         stage.evidence.append(text)
 
 
-ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
-          stage_fuzz, stage_python, stage_cli]
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz,
+          stage_python, stage_cli]
+PEERS = [stage_onednn, stage_clients, stage_peers]      # other programs, and other versions of them: much to install
 
 
 def name_of(function):
@@ -498,24 +519,26 @@ def name_of(function):
 
 
 def arguments():
-    stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in [*ALWAYS, stage_soak, stage_long, stage_chaos])
+    every = [*ALWAYS, *PEERS, stage_soak, stage_long, stage_chaos]
+    stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in every)
     p = argparse.ArgumentParser(prog="./check", formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="Builds and tests Manta; all stages unless some are named.",
                                 epilog=f"stages:\n{stages}\n\nMANTA_OFFLINE=1 skips what needs PyPI; "
                                        "MANTA_SKIP_SETUP=1 leaves packages alone.")
     p.add_argument("--long", action="store_true", help="also run the full trainings")
+    p.add_argument("--peers", action="store_true", help="also run what needs TensorFlow, PyTorch and Ray (8 GB, installed once), an old Keras and a new oneDNN")
     p.add_argument("--fuzz", type=int, default=0, metavar="SECONDS",
                    help=f"fuzz each parser this long from a new seed (default {FUZZ_SECONDS} from a fixed one)")
-    p.add_argument("--sim", type=int, default=40, metavar="FACTOR", help="run the simulations with so many times their seeds (default 40)")
+    p.add_argument("--sim", type=int, default=15, metavar="FACTOR", help="run the simulations with so many times their seeds (default 15)")
     p.add_argument("--soak", type=int, default=0, metavar="MINUTES",
                    help=f"run generated programs this long from a new seed (default {SOAK_SECONDS} s from a fixed one)")
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
     options = p.parse_args()
-    chosen = ALWAYS + ([stage_soak] if options.soak else []) + ([stage_long] if options.long else []) + \
-        ([stage_chaos] if options.chaos else [])
+    chosen = ALWAYS + (PEERS if options.peers else []) + ([stage_soak] if options.soak else []) + \
+        ([stage_long] if options.long else []) + ([stage_chaos] if options.chaos else [])
     if options.stages:
-        known = {name_of(s): s for s in [*ALWAYS, stage_soak, stage_long, stage_chaos]}
+        known = {name_of(s): s for s in every}
         for name in options.stages:
             if name not in known:
                 p.error(f"no stage is called {name}; there are {', '.join(known)}")
@@ -532,6 +555,8 @@ def show_failure(stage):
 
 
 def main():
+    # A shell that runs this in the background has it ignore SIGINT, and what it starts inherits that: tests of Ctrl-C fail.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options, chosen = arguments()
     passed = failed = skipped = 0
     started = time.monotonic()

@@ -16,7 +16,8 @@ OPTIMIZERS = ["sgd", "momentum", "adam", "adamw", "rmsprop", "schedule"]
 NAMES = ["convolutional", "branches", "everything", "tokens", "frozen", "small", "lazy", "ready_made",
          *(f"random{n}" for n in range(6))]
 PYTHONS = [pytest.param(sys.executable, id="new"),
-           pytest.param(OLD, id="old", marks=pytest.mark.skipif(not OLD, reason="MANTA_OLD_KERAS is not set"))]
+           pytest.param(OLD, id="old", marks=[pytest.mark.clients,
+                                              pytest.mark.skipif(not OLD, reason="MANTA_OLD_KERAS is not set")])]
 
 
 def client(python, jobs, folder):
@@ -137,7 +138,8 @@ def made(folder):
     return "x.npy,y.npy"
 
 
-@pytest.mark.parametrize("name", ["mnist-cnn", "resnet18", "mlp", "linear", "autoencoder"])
+@pytest.mark.parametrize("name", ["mnist-cnn", "mlp", "linear", pytest.param("resnet18", marks=pytest.mark.clients),
+                                  pytest.param("autoencoder", marks=pytest.mark.clients)])
 def test_the_zoo_opens_in_keras(manta, tmp_path, name):
     """Also what Keras says otherwise: padding by numbers."""
     os.environ.setdefault("KERAS_BACKEND", "jax")
