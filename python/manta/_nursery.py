@@ -15,6 +15,7 @@ NEEDED = ("signal", "traceback", "cloudpickle")  # by the first call of a worker
 DIALECTS = {"ray": ("manta.ray",)}  # and by the way in which the driver speaks
 FORK_TESTED = {"jemalloc_bg_thd"}  # threads that forks were found to do without
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_openblas = []  # what sets the number of threads of each OpenBLAS here
 
 
 def serve(arguments):
@@ -51,6 +52,7 @@ def _warm_up(path, modules):
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     for name in modules:
         importlib.import_module(name)
+    _prepare_workers()
     for name, value in before.items():
         if value is None:
             del os.environ[name]
@@ -61,6 +63,15 @@ def _warm_up(path, modules):
         sys.exit(f"{', '.join(modules)} keep threads that forks would miss: {', '.join(sorted(others))}")
     gc.collect()
     gc.freeze()
+
+
+def _prepare_workers():
+    """What every worker would do for itself in start(): numpy loads its random numbers when they are first asked for, and
+    that takes three times as long as all else that a new worker does."""
+    if "numpy" in sys.modules:
+        import numpy.random  # noqa: F401
+        from manta import _nursery  # this file is __main__ here, and the module that workers import is another
+        _nursery.find_openblas()
 
 
 def _threads():
@@ -79,11 +90,12 @@ def set_threads():
     n = int(wanted) if wanted.isdigit() and int(wanted) else len(os.sched_getaffinity(0))
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
-    if "numpy" in sys.modules:
-        _set_openblas(n)
+    for set_number in _openblas:
+        set_number(n)
 
 
-def _set_openblas(n):
+def find_openblas():
+    """Finds what set_threads() calls, among the libraries that this process has."""
     import ctypes
     with open("/proc/self/maps") as f:
         paths = {line.split(maxsplit=5)[-1].strip() for line in f if "openblas" in line}
@@ -92,7 +104,7 @@ def _set_openblas(n):
         for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads64_",
                      "openblas_set_num_threads"):
             if hasattr(library, name):
-                getattr(library, name)(n)
+                _openblas.append(getattr(library, name))
                 break
 
 

@@ -88,6 +88,8 @@ STEP_S = 0.01  # in which the first that is not ready is waited for, and after w
 
 def wait(waitables, num_returns, timeout):
     """wait() where some are generators."""
+    if not 1 <= num_returns <= len(waitables):
+        raise ValueError(f"num_returns is {num_returns}, expected 1 to {len(waitables)}, the number of references")
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         refs = [w for w in waitables if not isinstance(w, ObjectRefGenerator)]

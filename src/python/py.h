@@ -311,6 +311,8 @@ bool py_has_titles(void);
 /* In a new worker, whose nursery may have set the prefix already. */
 void py_titles_in_worker(void);
 void py_show_title(const char *title);
+/* What a person calls the function or method of that name: what stands behind "py.KEY." or "py.". Borrowed of it. */
+const char *py_label_of(const char *name);
 PyObject *py_set_title_prefix(PyObject *self, PyObject *text);
 
 /* ---- worker.c ---- */

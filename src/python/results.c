@@ -173,7 +173,8 @@ static manta_status return_generated(manta_task *t, const char *name, PyObject *
                      "the generator yielded %d values, and the caller expects num_returns=%d", i, n);
     if (PyErr_Occurred()) return fail_rest(t, name, i);
     if ((x = PyIter_Next(generator)))
-        PySys_FormatStderr("%s yields more than num_returns=%d values: the others are lost\n", name, n);
+        PySys_FormatStderr("%s yields more than num_returns=%d values: the others are lost\n",
+                           py_label_of(name), n);
     Py_XDECREF(x);
     return PyErr_Occurred() ? MANTA_EINVAL : MANTA_OK;
 }

@@ -54,6 +54,14 @@ PyObject *py_set_title_prefix(PyObject *self, PyObject *text)
     Py_RETURN_NONE;
 }
 
+const char *py_label_of(const char *name)
+{
+    enum { BEHIND_PY = 3, BEHIND_KEY = 36 }; /* "py.", and 16 bytes as hex digits with a dot behind them */
+
+    /* A method's name may be as long, but has no dot. */
+    return strlen(name) > BEHIND_KEY && name[BEHIND_KEY - 1] == '.' ? name + BEHIND_KEY : name + BEHIND_PY;
+}
+
 bool py_has_titles(void)
 {
     return area != NULL;

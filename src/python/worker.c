@@ -244,8 +244,6 @@ static void title_of(const manta_task *t, const char *name, char *out, size_t si
 {
     int64_t flags = 0;
     PyObject *self = manta_self(t);
-    const char *label =
-        strlen(name) > 36 ? name + 36 : name + 3; /* behind "py.", or "py.", the key and "." */
 
     if (manta_arg_i64(t, 0, &flags)) return;
     if (manta_task_label(t)[0] && !(flags & PY_CALL_CONSTRUCTOR)) {
@@ -257,7 +255,7 @@ static void title_of(const manta_task *t, const char *name, char *out, size_t si
         Py_XDECREF(type);
         PyErr_Clear();
     } else {
-        snprintf(out, size, flags & PY_CALL_CONSTRUCTOR ? "%s.__init__" : "%s", label);
+        snprintf(out, size, flags & PY_CALL_CONSTRUCTOR ? "%s.__init__" : "%s", py_label_of(name));
     }
 }
 

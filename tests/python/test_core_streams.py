@@ -177,6 +177,18 @@ def test_waiting_for_generators_and_references():
     assert values(generator) == [0, 1]
 
 
+@pytest.mark.parametrize("wrong", (0, 3, -1))
+def test_waiting_for_more_than_there_are_is_refused(wrong):
+    generator, ref = count.remote(1), manta.put(1)
+    for waitables in ([generator, ref], [ref, manta.put(2)]):
+        with pytest.raises(ValueError, match=f"num_returns is {wrong}, expected 1 to 2"):
+            manta.wait(waitables, num_returns=wrong)
+    with pytest.raises(TypeError, match="list of ObjectRefs"):
+        manta.wait(ref)
+    with pytest.raises(TypeError, match="expected an ObjectRef"):
+        manta.wait([ref, 1])
+
+
 def test_many_async_generators_wait_at_once(tmp_path):
     actor = manta.remote(Two).options(max_concurrency=100).remote(tmp_path)
     all_of_them = [actor.made_async.options(stream_window=1).remote(f"{k}.", 3) for k in range(40)]

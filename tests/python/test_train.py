@@ -517,7 +517,8 @@ def test_configurations_say_what_is_wrong():
                        (lambda: DataParallelTrainer(3), "expected a function")):
         with pytest.raises(ValueError, match=text):
             make()
-    for make in (lambda: ScalingConfig(num_workers=(1, 2)), lambda: RunConfig(stop={"x": 1}),
+    for make in (lambda: ScalingConfig(num_workers=(1, 2)), lambda: ScalingConfig(accelerator_type="A100"),
+                 lambda: ScalingConfig(label_selector={"a": "b"}), lambda: RunConfig(stop={"x": 1}),
                  lambda: RunConfig(storage_path="s3://x"), lambda: Checkpoint("gs://x")):
         with pytest.raises(NotImplementedError):
             make()

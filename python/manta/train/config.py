@@ -33,7 +33,7 @@ class ScalingConfig:
     resources_per_worker: Optional[Mapping[str, float]] = None
     placement_strategy: str = "PACK"
     accelerator_type: Optional[str] = None
-    trainer_resources: Optional[Mapping[str, float]] = None
+    trainer_resources: Optional[Mapping[str, float]] = None     # the controller is in the driver, and needs none
     label_selector: Optional[Any] = None
     use_tpu: bool = False
     topology: Optional[str] = None
@@ -43,6 +43,9 @@ class ScalingConfig:
             raise NotImplementedError("ScalingConfig: num_workers as a range (elastic training) is not here yet")
         if self.use_tpu or self.topology:
             raise NotImplementedError("ScalingConfig: TPUs are not part of manta.train")
+        if self.accelerator_type is not None or self.label_selector:
+            raise NotImplementedError("ScalingConfig: accelerator_type and label_selector choose among nodes, and manta.train "
+                                      "runs on one")
         if self.num_workers is None:
             self.num_workers = 1
         _whole("num_workers", self.num_workers, 0)
