@@ -238,6 +238,14 @@ def test_training_does_not_wait_for_s3(manta, start, s3, there, tmp_path):
     assert running.wait().status == 0
 
 
+def test_stop_ends_a_run(manta, start, s3, there, tmp_path):
+    running = start(*train(tmp_path, "--name", "a", "--steps-per-epoch", 100000000), env=there)
+    wait_until(lambda: any(key.endswith("manifest.json") for key in s3.keys("bkt")))
+    assert manta("stop", "a", env=there).stdout.startswith("a: interrupted, epoch ")
+    assert running.wait().status == 75
+    assert "is not running" in manta("stop", "a", env=there, status=1).stderr
+
+
 def test_a_run_that_could_not_be_stored_says_so(manta, s3, there, tmp_path):
     s3.fault = lambda ask: "403" if "state.safetensors" in ask.key else None
     done = manta(*train(tmp_path, "--name", "a", "--save", "s3.npz"), env=there, status=1)

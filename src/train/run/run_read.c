@@ -332,6 +332,20 @@ void manta_run_history_free(manta_run_series *s, int n)
 
 /* ---- stopping ---- */
 
+enum { STOP_LOOK_MS = 10, STOP_ASK_TURNS = 100 };
+
+/* Whether the process that was told to end still has the run. A lock that a server keeps is asked for once a second, and
+ * one that cannot be read is its own as long as it lives. */
+static bool is_still_held(const char *path, pid_t pid, int turn)
+{
+    bool local = storage_is_local(path), lives = os->kill(pid, 0) == 0;
+    int holder;
+
+    if (!local && turn % STOP_ASK_TURNS) return lives;
+    holder = storage_holder(path);
+    return holder == pid || (!local && holder < 0 && lives);
+}
+
 manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
 {
     REFUSE_NULL(folder);
@@ -344,18 +358,19 @@ manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
     if (!pid) {
         st = manta_fail(MANTA_ENOENT, "%s is not running", folder);
     } else if (pid < 0) {
-        st = manta_fail(MANTA_EUNSUPPORTED, "%s is running on another host: stop it there", folder);
+        st = manta_fail(MANTA_EUNSUPPORTED,
+                        "%s is running on another host, or its lock cannot be read: stop it there", folder);
     } else if (os->kill(pid, SIGTERM)) {
         st = manta_fail(MANTA_EPERM, "process %ld of %s cannot be told: %s", (long)pid, folder,
                         strerror(errno));
     }
-    while (!st && storage_holder(path) == pid) {
+    for (int turn = 0; !st && is_still_held(path, pid, turn); turn++) {
         if (clock_now_ns() > deadline) {
             st = manta_fail(MANTA_ETIMEDOUT, "process %ld of %s was told to end %.1f s ago and has not yet",
                             (long)pid, folder, (double)timeout_ms / 1e3);
             break;
         }
-        (void)os->poll(NULL, 0, 10); /* the lock has no way of waking us */
+        (void)os->poll(NULL, 0, STOP_LOOK_MS); /* the lock has no way of waking us */
     }
     mem_free(path);
     return st;
