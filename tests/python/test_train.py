@@ -490,22 +490,23 @@ def test_importing_it_imports_no_framework():
 
 
 def test_ports_are_held_while_others_listen_there():
-    """The port of TF_CONFIG is nobody else's, and who says SO_REUSEPORT can listen at it."""
+    """A held port is nobody else's, and who says SO_REUSEPORT (TensorFlow) or SO_REUSEADDR (torch's store) can listen at it."""
     import socket
-    from manta.train.tensorflow.config import reserve_port
-    held = reserve_port()
-    at = held.getsockname()
-    with socket.socket() as plain:
-        with pytest.raises(OSError):
-            plain.bind(at)
-    server = socket.socket()
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    server.bind(at)
-    server.listen()
-    client = socket.create_connection(at)
-    server.accept()[0].close()
-    for s in (client, server, held):
-        s.close()
+    from manta._ports import reserve_port
+    for option in (socket.SO_REUSEPORT, socket.SO_REUSEADDR):
+        held = reserve_port()
+        at = ("127.0.0.1", held.getsockname()[1])
+        with socket.socket() as plain:
+            with pytest.raises(OSError):
+                plain.bind(at)
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, option, 1)
+        server.bind(("", at[1]))
+        server.listen()
+        client = socket.create_connection(at)
+        server.accept()[0].close()
+        for s in (client, server, held):
+            s.close()
 
 
 def test_configurations_say_what_is_wrong():

@@ -1,8 +1,7 @@
 """TensorflowConfig, and what it does around a loop: TF_CONFIG, the ports in it, and which Keras there is.
 
-A port that was free a moment ago may be another program's now. Those of TF_CONFIG are therefore held by the driver as long
-as the attempt lasts: bound with SO_REUSEPORT and not listening, so that TensorFlow, told by TF_GRPC_REUSE_PORT, can
-listen there and nobody else is given them.
+The ports of TF_CONFIG are held by the driver as long as the attempt lasts (manta._ports), so that TensorFlow can listen there
+and nobody else is given them.
 """
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ import socket
 import sys
 from typing import Mapping, Optional
 
+from manta._ports import reserve_port
 from manta.train._backend import Backend, BackendConfig
 from manta.train.config import ScalingConfig
 from manta.train.context import Place
@@ -34,14 +34,6 @@ class TensorflowConfig(BackendConfig):
 
     def make_backend(self) -> Backend:
         return TensorflowBackend(self.keras)
-
-
-def reserve_port() -> socket.socket:
-    """A socket that holds a port of this host which others that say SO_REUSEPORT can listen at."""
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
 
 
 class TensorflowBackend(Backend):
