@@ -1,8 +1,9 @@
-"""python -m manta: runs programs that were written for Ray, and is the program `manta`.
+"""python -m manta: runs programs that were written for Ray, TensorFlow or PyTorch, and is the program `manta`.
 
-    python -m manta run script.py [ARGUMENT...]     `import ray` is manta.ray, in workers too
+    python -m manta run script.py [ARGUMENT...]             `import ray` is manta.ray, in workers too
     python -m manta run -m module [ARGUMENT...]
-    python -m manta COMMAND ...                     the program: status, ps, train, ... (help)
+    python -m manta launch -n 2 script.py [ARGUMENT...]     two processes of a TF_CONFIG or torchrun program (_launch.py)
+    python -m manta COMMAND ...                             the program: status, ps, train, ... (help)
 """
 from __future__ import annotations
 
@@ -63,14 +64,18 @@ def _find_program() -> str:
     for path in (os.path.join(here, "_lib", "manta"), os.path.join(tree, "manta")):
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    sys.exit(f"manta: the program is neither in {here}/_lib nor in {tree}; only `run` is here")
+    sys.exit(f"manta: the program is neither in {here}/_lib nor in {tree}; only `run` and `launch` are here")
 
 
 def program() -> NoReturn:
-    """What `manta` at a prompt calls: `run` is ours, all else the program's."""
+    """What `manta` at a prompt calls: `run` and `launch` are ours, all else the program's."""
     if sys.argv[1:2] == ["run"]:
         run(sys.argv[2:])
         sys.exit(0)
+    if sys.argv[1:2] == ["launch"]:
+        from manta import _launch
+
+        sys.exit(_launch.launch(sys.argv[2:]))
     path = _find_program()
     os.execv(path, ["manta", *sys.argv[1:]])
 

@@ -2,6 +2,7 @@
 
 `PYTHONPATH=BUILD/python` says which build is tested. A framework that is not installed skips its tests, in words.
 """
+import importlib.util
 import os
 import pathlib
 import random
@@ -13,6 +14,13 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT_S = 900
+
+
+def need(*modules):
+    """Skips a test whose modules are not installed; they are imported by the program alone, two frameworks never together."""
+    missing = [m for m in modules if importlib.util.find_spec(m) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
 
 
 def write_fashion_mnist(folder):

@@ -1,17 +1,8 @@
 """The programs of the seeds, each to its stated result (README.md says what was mended in them)."""
 import ast
-import importlib.util
 import json
 
-import pytest
-from conftest import write_fashion_mnist
-
-
-def need(*modules):
-    """Skips a test whose modules are not installed; they are imported by the program alone, two frameworks never together."""
-    missing = [m for m in modules if importlib.util.find_spec(m) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+from conftest import need, write_fashion_mnist
 
 
 def test_000_checkpoints_of_keras_in_two_workers(run_seed):

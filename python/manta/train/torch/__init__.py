@@ -10,10 +10,10 @@
 
 Importing it does not import torch.
 """
-from manta.train.torch.config import TorchConfig
+from manta.train.torch.config import TorchConfig, register_backend
 from manta.train.torch.prepare import (backward, enable_reproducibility, get_device, get_devices, prepare_data_loader,
                                        prepare_model, prepare_optimizer)
 from manta.train.torch.trainer import TorchTrainer
 
 __all__ = ["TorchConfig", "TorchTrainer", "backward", "enable_reproducibility", "get_device", "get_devices",
-           "prepare_data_loader", "prepare_model", "prepare_optimizer"]
+           "prepare_data_loader", "prepare_model", "prepare_optimizer", "register_backend"]

@@ -10,7 +10,7 @@ from manta.train._backend import Backend, BackendConfig
 from manta.train.config import ScalingConfig
 from manta.train.context import Place
 
-__all__ = ["TorchConfig"]
+__all__ = ["TorchConfig", "register_backend"]
 
 
 @dataclasses.dataclass
@@ -28,6 +28,16 @@ class TorchConfig(BackendConfig):
 
     def make_backend(self) -> Backend:
         return TorchBackend(self.backend, self.timeout_s)
+
+
+def register_backend() -> None:
+    """Makes "manta" a backend of torch.distributed in this process, for a program that makes its process group itself.
+
+        register_backend()
+        torch.distributed.init_process_group("manta")
+    """
+    from manta.train.torch import _collectives
+    _collectives.register()
 
 
 class TorchBackend(Backend):
@@ -52,8 +62,7 @@ class TorchBackend(Backend):
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, int(place.resources.get("CPU", 1))))
         if self.backend == "manta":
-            from manta.train.torch import _collectives
-            _collectives.register()
+            register_backend()
         distributed.init_process_group(
             self.backend, store=distributed.FileStore(self.store, place.world_size), rank=place.rank,
             world_size=place.world_size, timeout=datetime.timedelta(seconds=self.timeout_s))
