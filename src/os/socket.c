@@ -207,6 +207,7 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
     struct iovec part = {.iov_base = data, .iov_len = size};
     struct msghdr m;
     ssize_t got;
+    bool is_reset = false;
 
     for (;;) {
         m = (struct msghdr){
@@ -224,6 +225,11 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
             continue;
         }
         if (errno == EAGAIN || is_short(errno)) return MANTA_EBUSY; /* the message is still there */
+        /* The other end closed without having read everything: the kernel says so once, before what it had sent. */
+        if (errno == ECONNRESET && !is_reset) {
+            is_reset = true;
+            continue;
+        }
         if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
         return manta_fail(MANTA_EIO, "receiving a message: %s", strerror(errno));
     }

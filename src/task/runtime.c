@@ -283,7 +283,8 @@ static void watcher_main(void *arg)
             uint64_t count;
             (void)!read(rt->nudge_fd, &count, sizeof count);
         }
-        if (got > 0 && polls[WATCH_DAEMON].revents) read_daemon();
+        /* A daemon that ends says why, and its keeper ends after it: poll() may see the second alone. */
+        if (got > 0 && (polls[WATCH_DAEMON].revents || polls[WATCH_KEEPER].revents)) read_daemon();
         if (got > 0 && polls[WATCH_KEEPER].revents) node_end();
         leader_watch();
         if (has_unsent_alone()) peers_flush();

@@ -120,6 +120,29 @@ static void lost_descriptors_are_told(void **state)
     socket_close_all(pair, 2);
 }
 
+/* An end that closes before it has read everything resets the connection, and what it had sent is still there. */
+static void last_words_are_heard(void **state)
+{
+    char in[16];
+    int fds[2], got_fds[SOCKET_MAX_FDS], n_fds;
+    size_t n;
+
+    (void)state;
+    for (int wait = 0; wait < 2; wait++) {
+        assert_ok(socket_pair(fds));
+        assert_ok(socket_send(fds[0], "unread", 6, NULL, 0, true));
+        assert_ok(socket_send(fds[1], "last", 4, NULL, 0, true));
+        assert_ok(socket_send(fds[1], "words", 5, NULL, 0, true));
+        assert_int_equal(close(fds[1]), 0);
+        assert_ok(socket_recv(fds[0], in, sizeof in, &n, got_fds, &n_fds, wait));
+        assert_int_equal(n, 4);
+        assert_ok(socket_recv(fds[0], in, sizeof in, &n, got_fds, &n_fds, wait));
+        assert_int_equal(n, 5);
+        assert_int_equal(socket_recv(fds[0], in, sizeof in, &n, got_fds, &n_fds, wait), MANTA_EDIED);
+        assert_int_equal(close(fds[0]), 0);
+    }
+}
+
 static void the_limit_of_files_comes_back(void **state)
 {
     struct rlimit original, few, before, now;
@@ -150,9 +173,8 @@ static void the_limit_of_files_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_tries_again),
-        cmocka_unit_test(who_does_not_wait_is_told),
-        cmocka_unit_test(lost_descriptors_are_told),
+        cmocka_unit_test(who_waits_tries_again),         cmocka_unit_test(who_does_not_wait_is_told),
+        cmocka_unit_test(lost_descriptors_are_told),     cmocka_unit_test(last_words_are_heard),
         cmocka_unit_test(the_limit_of_files_comes_back),
     };
 
