@@ -238,6 +238,26 @@ def test_training_does_not_wait_for_s3(manta, start, s3, there, tmp_path):
     assert running.wait().status == 0
 
 
+def test_the_mapping_of_a_table_lies_with_its_run(manta, s3, there, tmp_path):
+    """With the bytes that it has in a folder; a run that goes on reads it, and one that is damaged is named by its place."""
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "1,red,no\n2,blue,yes\n3,red,no\n4,green,yes\n" * 4)
+    line = ("train", "linear", "--data", "t.csv:x=a,y=y", "--loss", "mse", "--name", "a", "--checkpoint-every", "1epoch")
+    manta(*line, "--epochs", 1, "--storage", tmp_path / "runs")
+    manta(*line, "--epochs", 1, env=there)
+    kept = s3.objects["bkt"]["runs/a/table.json"].data
+    assert kept == (tmp_path / "runs" / "a" / "table.json").read_bytes()
+    # Another category comes first in the file now: the mapping of the run is used.
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "4,green,yes\n1,red,no\n" * 8)
+    for storage in (there, {"MANTA_STORAGE": str(tmp_path / "runs")}):
+        manta("train", "--resume", "a", "--epochs", 2, "--save", "w.npz", env=storage)
+        (tmp_path / "w.npz").rename(tmp_path / f"{len(storage)}.npz")
+    assert (tmp_path / f"{len(there)}.npz").read_bytes() == (tmp_path / "1.npz").read_bytes()
+    assert s3.objects["bkt"]["runs/a/table.json"].data == kept
+    s3.put("bkt", "runs/a/table.json", b"{}")
+    done = manta("train", "--resume", "a", "--epochs", 3, env=there, status=1)
+    assert "s3://bkt/runs/a/table.json: it is no mapping of a table" in done.stderr
+
+
 def test_stop_ends_a_run(manta, start, s3, there, tmp_path):
     running = start(*train(tmp_path, "--name", "a", "--steps-per-epoch", 100000000), env=there)
     wait_until(lambda: any(key.endswith("manifest.json") for key in s3.keys("bkt")))

@@ -18,7 +18,7 @@
 #include "format/table/table_json.h"
 #include "os/file.h"
 
-enum { VERSION = 1, MOST_BYTES = 256 << 20, MOST_COLUMNS = 1 << 20 };
+enum { VERSION = 1, MOST_COLUMNS = 1 << 20 };
 
 /* ---- writing ---- */
 
@@ -42,15 +42,11 @@ static json_t *column_json(const table_column *c)
     return o;
 }
 
-manta_status manta_table_save(const manta_table *t, const char *path)
+manta_status table_text(const manta_table *t, const char *path, char **out)
 {
-    REFUSE_NULL(t);
-    REFUSE_NULL(path);
-
     json_t *o = json_object(), *x = json_array(), *y = t->has_y ? column_json(&t->y) : json_null();
     bool fine = y != NULL;
     char *text = NULL;
-    manta_status st;
 
     for (int i = 0; i < t->n_x; i++) {
         json_t *c = column_json(&t->x[i]);
@@ -62,11 +58,24 @@ manta_status manta_table_save(const manta_table *t, const char *path)
     json_object_set_new(o, "y", y ? y : json_null());
     if (fine) text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(o);
-    st = text ? file_replace(path, text, strlen(text))
-              : manta_fail(MANTA_EINVAL,
-                           "%s: a column's name is not UTF-8 or a mean not finite, expected text and "
-                           "numbers that JSON can hold",
-                           path);
+    if (!text)
+        return manta_fail(MANTA_EINVAL,
+                          "%s: a column's name is not UTF-8 or a mean not finite, expected text and "
+                          "numbers that JSON can hold",
+                          path);
+    *out = text;
+    return MANTA_OK;
+}
+
+manta_status manta_table_save(const manta_table *t, const char *path)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(path);
+
+    char *text;
+
+    TRY(table_text(t, path, &text));
+    manta_status st = file_replace(path, text, strlen(text));
     free(text);
     return st;
 }
@@ -182,7 +191,7 @@ manta_status manta_table_load(const char *path, manta_table **out)
     void *text = NULL;
     size_t size;
 
-    TRY(file_read(path, MOST_BYTES, &text, &size));
+    TRY(file_read(path, TABLE_MOST_BYTES, &text, &size));
     manta_status st = table_parse(path, text, size, out);
     mem_try_free(text);
     return st;

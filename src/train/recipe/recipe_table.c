@@ -1,6 +1,4 @@
 /* recipe_table.c - where the mapping of tables lies, and keeping it there. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,10 +9,9 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "format/table/table_json.h"
 #include "train/recipe/recipe.h"
 #include "train/storage/storage.h"
-
-enum { MAPPING_MOST = 64 << 20 };
 
 #define FILE_TAIL   ".table.json" /* behind the name of a file */
 #define FOLDER_NAME "table.json" /* in the folder of a run */
@@ -24,37 +21,15 @@ static bool is_table(const char *spec)
     return strstr(spec, ".csv") || strstr(spec, ".tsv") || strstr(spec, ".parquet");
 }
 
-/* A name for a file that lies here for a moment. Owned. */
-static manta_status name_here(char **out)
-{
-    const char *folder = getenv("TMPDIR");
-    char *path = mem_printf("%s/manta-table-XXXXXX", folder && *folder == '/' ? folder : "/tmp");
-    int fd = mkostemp(path, O_CLOEXEC);
-
-    if (fd < 0) {
-        manta_status st = file_fail(errno, "creating", path);
-        mem_free(path);
-        return st;
-    }
-    close(fd);
-    *out = path;
-    return MANTA_OK;
-}
-
 /* Loads a mapping of a run that lies in another storage than the file system. */
 static manta_status load_stored(manta_recipe *r, const char *path)
 {
-    char *here = NULL;
     void *text = NULL;
     size_t n = 0;
-    manta_status st = storage_read(path, MAPPING_MOST, &text, &n);
+    manta_status st = storage_read(path, TABLE_MOST_BYTES, &text, &n);
 
     if (st == MANTA_ENOENT) return MANTA_OK;
-    if (!st) st = name_here(&here);
-    if (!st) st = file_replace(here, text, n);
-    if (!st) st = manta_table_load(here, &r->table);
-    if (here) unlink(here);
-    mem_free(here);
+    if (!st) st = table_parse(path, text, n, &r->table);
     mem_try_free(text);
     return st;
 }
@@ -62,18 +37,12 @@ static manta_status load_stored(manta_recipe *r, const char *path)
 /* Keeps a mapping with a run that lies in another storage than the file system. */
 static manta_status keep_stored(const manta_recipe *r, const char *path)
 {
-    char *to = mem_printf("%s/" FOLDER_NAME, path), *here = NULL;
-    manta_status st = MANTA_OK;
+    char *to = mem_printf("%s/" FOLDER_NAME, path), *text = NULL;
+    manta_status st = r->table ? table_text(r->table, to, &text) : storage_remove(to);
 
-    if (r->table) {
-        st = name_here(&here);
-        if (!st) st = manta_table_save(r->table, here);
-        if (!st) st = storage_take(here, to, NULL);
-        if (st && here) unlink(here);
-    } else if ((st = storage_remove(to)) == MANTA_ENOENT) {
-        st = MANTA_OK;
-    }
-    mem_free(here);
+    if (text) st = storage_put(to, text, strlen(text));
+    if (!r->table && st == MANTA_ENOENT) st = MANTA_OK;
+    free(text);
     mem_free(to);
     return st;
 }
