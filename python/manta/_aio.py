@@ -129,6 +129,7 @@ _running = {}  # number of a call: its asyncio task
 _arrived = collections.deque()  # calls that the loop is to begin, in their order
 _is_called = False  # the loop was told of them
 _calls = {}  # asyncio task: the call that it is, while it runs
+_cancelled = set()  # numbers of calls whose asyncio task was told of it
 _leaves = False  # exit_actor() was called: no coroutine begins
 
 
@@ -211,6 +212,7 @@ async def _run(awaitable, deferred, how):
     except BaseException as e:
         error = e
     _running.pop(deferred[1], None)
+    _cancelled.discard(deferred[1])
     _calls.pop(task, None)
     try:
         _manta.finish(deferred, value, error)
@@ -226,7 +228,7 @@ async def _result_of(awaitable, deferred, how):
     finally:
         await awaitable.aclose()
     if "limit" in how:
-        await in_thread(_manta.yield_taken, deferred)
+        await _in_thread_whole(_manta.yield_taken, deferred)
 
 
 async def _yield_all(items, deferred, how):
@@ -235,12 +237,12 @@ async def _yield_all(items, deferred, how):
     while True:
         room = _manta.yield_room(*terms, False)
         if room is None:
-            room = await in_thread(_manta.yield_room, *terms, True)
+            room = await _in_thread_whole(_manta.yield_room, *terms, True)
         try:
             item = await anext(items) if room else None
         except StopAsyncIteration:
             return
-        if not room or not await in_thread(_manta.yield_item, deferred, item):
+        if not room or not await _in_thread_whole(_manta.yield_item, deferred, item):
             return
 
 
@@ -292,12 +294,33 @@ def _set(future, value, error):
 _waiters = _Waiters()
 
 
-async def in_thread(function, *args):
-    """What the function returns, which may wait."""
+def _start_in_thread(function, args):
+    """A future of what the function returns, which may wait."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     _waiters.add(loop, future, function, args)
-    return await future
+    return future
+
+
+async def in_thread(function, *args):
+    """What the function returns, which may wait."""
+    return await _start_in_thread(function, args)
+
+
+async def _in_thread_whole(function, *args):
+    """As in_thread(), for functions that use a call: a coroutine that is cancelled meanwhile goes on when the function has
+    returned, since the call ends with the coroutine. A call that was cancelled lets the function return at once."""
+    waiting = _start_in_thread(function, args)
+    cancelled = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as e:
+            cancelled = e
+    if cancelled is not None:
+        waiting.exception()  # nobody asks for it any more
+        raise cancelled
+    return waiting.result()
 
 
 def cancel(task):
@@ -307,6 +330,9 @@ def cancel(task):
 
 
 def _cancel(task):
+    """Once, also if it is told twice: the coroutine may be cleaning up. Behind its first step, which may wait in the loop as this
+    does: a task that is cancelled before that never enters _run(), and its call would never end."""
     running = _running.get(task)
-    if running is not None:
-        running.cancel()
+    if running is not None and task not in _cancelled:
+        _cancelled.add(task)
+        _loop.call_soon(running.cancel)

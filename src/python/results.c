@@ -295,8 +295,13 @@ PyObject *py_finish(PyObject *self, PyObject *args)
     }
     if (PyErr_Occurred()) st = py_call_fail(t, name);
     py_flush_output();
-    /* It waits for nobody; who left the interpreter here would have it back late, after each call that comes. */
+    /* Who leaves the interpreter has it back late, after each call that comes, and what one result needs was had when
+     * it was given. Several may still have to be brought into the store; and without other processes actors end under the
+     * runtime's lock, which waits for the interpreter. */
+    bool stays = py->is_worker && manta_results(t) <= 1;
+    PyThreadState *left = stays ? NULL : py_leave();
     manta_task_finish(t, st);
+    if (!stays) py_come_back(left);
     Py_RETURN_NONE;
 }
 

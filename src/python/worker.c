@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local manta_task *current;
@@ -147,11 +148,54 @@ static PyObject *call_with_arguments(const manta_task *t, PyObject *f, int n_nam
 
 /* ---- the end ---- */
 
+/* Instances of actors that have ended without other processes, where the runtime's lock is held: whoever waited for the
+ * interpreter then would wait for somebody who waits for the lock, and the program's code is not to run. They are let go
+ * when the first thread comes past. */
+typedef struct ended {
+    PyObject *self;
+    struct ended *next;
+} ended;
+
+static pthread_mutex_t ended_lock = PTHREAD_MUTEX_INITIALIZER;
+static ended *all_ended;
+
+static int release_ended(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&ended_lock);
+    ended *e = all_ended;
+    all_ended = NULL;
+    pthread_mutex_unlock(&ended_lock);
+    while (e) {
+        ended *next = e->next;
+        Py_DECREF(e->self);
+        free(e);
+        e = next;
+    }
+    return 0;
+}
+
+static void release_later(PyObject *self)
+{
+    ended *e = malloc(sizeof *e);
+
+    if (!e) return; /* it stays */
+    pthread_mutex_lock(&ended_lock);
+    *e = (ended){self, all_ended};
+    all_ended = e;
+    pthread_mutex_unlock(&ended_lock);
+    /* Where too many are pending already, the next one takes this along. */
+    (void)Py_AddPendingCall(release_ended, NULL);
+}
+
 static void end_actor_state(void *self)
 {
+    if (!py->is_worker) {
+        release_later(self);
+        return;
+    }
     PyGILState_STATE s = enter_python();
-    /* Without other processes the runtime's lock is held, and the program's code is not to run. */
-    PyObject *done = py->is_worker ? py_ask(PY_HOOK_LEAVE, self, NULL) : NULL;
+    PyObject *done = py_ask(PY_HOOK_LEAVE, self, NULL);
 
     Py_XDECREF(done);
     if (py->actor_self == self) py->actor_self = NULL;
@@ -161,6 +205,16 @@ static void end_actor_state(void *self)
 }
 
 /* ---- a call ---- */
+
+static void cancel_coroutine(const manta_task *t)
+{
+    PyObject *id = PyLong_FromUnsignedLongLong(manta_task_id(t)),
+             *done = id ? py_ask(PY_HOOK_CANCEL, id, NULL) : NULL;
+
+    Py_XDECREF(id);
+    Py_XDECREF(done);
+    PyErr_Clear();
+}
 
 /* A coroutine, or a generator that is async, goes on in the loop of the actor's process, which ends the call
  * with finish(); None: a stream whose items were not all taken, and are waited for. */
@@ -177,6 +231,7 @@ static manta_status defer_call(manta_task *t, const char *name, PyObject *awaita
                           name, manta_task_group(t));
     if (known) done = py_ask(PY_HOOK_COROUTINE, awaitable, known, how, NULL);
     Py_XDECREF(known);
+    if (done && manta_task_is_cancelled(t)) cancel_coroutine(t); /* perhaps before it was known there */
     if (!done) manta_task_finish(t, py_call_fail(t, name));
     Py_XDECREF(done);
     return MANTA_OK;

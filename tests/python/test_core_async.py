@@ -1,6 +1,7 @@
 """await, futures, async actors, streams."""
 import asyncio
 import os
+import queue
 import threading
 import time
 
@@ -270,3 +271,65 @@ def test_ipython_can_await(python, tmp_path):
 
 
 assert threading
+
+
+def test_a_cancel_in_the_turn_of_the_loop_that_begins_the_call(monkeypatch):
+    """The coroutine has not made its first step then; its call ends all the same."""
+    from manta import _aio
+    ended, held = queue.Queue(), threading.Event()
+    monkeypatch.setattr(_aio._manta, "finish", lambda *how: ended.put(how))
+    _aio.actor_loop().call_soon_threadsafe(held.wait)
+    _aio.begin(asyncio.sleep(3600), (0, 7, "py.f", ""), {})
+    _aio.cancel(7)
+    _aio.cancel(7)
+    held.set()
+    deferred, value, error = ended.get(timeout=60)
+    assert deferred[1] == 7 and value is None and isinstance(error, asyncio.CancelledError)
+    assert not _aio._running and not _aio._cancelled and not _aio._calls
+
+
+def test_a_cancel_while_the_arguments_are_read(tmp_path):
+    def waits(begun, go):
+        open(begun, "w").close()
+        while not os.path.exists(go):
+            time.sleep(0.002)
+
+    class Late:
+        def __init__(self, n):
+            self.paths = str(tmp_path / f"begun{n}"), str(tmp_path / f"go{n}")
+
+        def __reduce__(self):
+            return waits, self.paths
+
+    @manta.remote
+    class A:
+        async def f(self, x):
+            await asyncio.sleep(3600)
+
+    a = A.remote()
+    for n in range(5):
+        late = Late(n)
+        ref = a.f.remote(late)
+        until(lambda: os.path.exists(late.paths[0]))
+        manta.cancel(ref)
+        open(late.paths[1], "w").close()
+        with pytest.raises(exceptions.CancelledError):
+            manta.get(ref, timeout=60)
+
+
+def test_a_stream_that_is_held_back_is_cancelled():
+    @manta.remote
+    class A:
+        async def items(self):
+            for i in range(1000):
+                yield i
+
+        async def answer(self):
+            return "here"
+
+    a = A.remote()
+    for _ in range(30):
+        items = a.items.options(stream_window=1).remote()
+        assert manta.get(next(items)) == 0
+        items.close()
+        assert manta.get(a.answer.remote(), timeout=60) == "here"

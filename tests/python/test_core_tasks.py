@@ -317,3 +317,25 @@ def test_in_process():
     finally:
         manta.shutdown()
         manta.init(num_cpus=2, resources={"disk": 2})
+
+
+def test_the_end_of_an_actor_in_this_process_may_call_the_runtime(python):
+    """Its instance is let go without the runtime's lock."""
+    out = python("-c", """
+import manta, os, time
+manta.init(in_process=True)
+os.environ["ENDED"] = "0"
+@manta.remote
+class A:
+    def f(self): return 1
+    def __del__(self):
+        os.environ["ENDED"] = str(int(os.environ["ENDED"]) + manta.get(manta.put(1)))
+for i in range(50):
+    a = A.remote()
+    assert manta.get(a.f.remote()) == 1
+    del a
+    while os.environ["ENDED"] != str(i + 1): time.sleep(0.001)
+manta.shutdown()
+print("fine")
+""")
+    assert out.stdout == "fine\n", out.stderr
