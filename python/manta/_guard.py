@@ -59,7 +59,9 @@ class Guard:
             pass                # somebody has killed it; ranks still end with the launcher, by PR_SET_PDEATHSIG
 
     def end(self) -> None:
+        """No rank is left. The guard may stand still, and is not waited for."""
         os.close(self._writing)
+        os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
 

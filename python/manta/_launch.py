@@ -26,7 +26,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Callable, Iterable, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from manta._guard import ENDING, Failure, Guard, become_rank, first_failure, signal_group
 from manta._outputs import Log, Sink, Stream, open_missing
@@ -47,6 +47,7 @@ Runs a program of TensorFlow (TF_CONFIG) or PyTorch (env://) in N processes of t
 """
 AGAIN_S = 0.5               # timeout(1) sends its signal twice, a terminal that goes does, too; a person takes longer
 FULL = 1 << 20              # bytes that wait for a reader, at which no more is read from the ranks
+
 
 class LaunchError(Exception):
     """Why nothing, or not everything, could be started, in one sentence."""
@@ -340,10 +341,10 @@ class Launcher:
 
     def _lose_reader(self, sink: Sink) -> None:
         """`manta launch ... | head`: the ranks end, and the launch as by SIGPIPE."""
-        sink.fd = os.open(os.devnull, os.O_WRONLY)
-        sink.waiting.clear()
-        if not self._signal:
+        sink.discard()
+        if not self._signal and self._failure is None:
             self._signal = signal.SIGPIPE
+        if self._told_at is None:
             self._end(signal.SIGTERM)
 
     def _flush(self) -> None:

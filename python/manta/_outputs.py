@@ -33,8 +33,17 @@ class Sink:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.waiting = bytearray()
+        self._watch()
+
+    def _watch(self) -> None:
         self._poll = select.poll()
-        self._poll.register(fd, select.POLLOUT)
+        self._poll.register(self.fd, select.POLLOUT)
+
+    def discard(self) -> None:
+        """The reader has left: what waits is dropped, and so is what comes."""
+        self.fd = os.open(os.devnull, os.O_WRONLY)
+        self.waiting.clear()
+        self._watch()
 
     def write(self) -> None:
         """Writes what can be written without waiting. Raises OSError when the reader has left."""

@@ -32,7 +32,7 @@ def wait():
         signal.pause()
 """
 PACKAGE = str(pathlib.Path(importlib.util.find_spec("manta").origin).parents[1])     # also when PYTHONPATH is relative
-STUBBORN = "import signal, os\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\nos.close(0)\nwhile True: signal.pause()"
+IGNORES_SIGNALS = "import signal, os\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\nos.close(0)\nwhile True: signal.pause()"
 
 
 def processes_of(token):
@@ -394,7 +394,7 @@ def test_a_signal_ends_restarts(launch):
 
 # A child that ignores what can be ignored, and has the rank's outputs.
 WITH_CHILD = f"""
-child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}])
+child = subprocess.Popen([sys.executable, "-c", {IGNORES_SIGNALS!r}])
 print(child.pid)
 """
 
@@ -479,3 +479,35 @@ def test_of_failures_that_are_seen_at_once_signals_count_first():
     assert first_failure([Failure(0, 10, 1), Failure(1, 11, -9), Failure(2, 12, -15)]).rank == 1
     assert first_failure([Failure(0, 10, 0), Failure(2, 12, 1), Failure(1, 11, 2)]).rank == 1
     assert first_failure([Failure(0, 10, 0)]) is None
+
+
+def test_a_reader_that_leaves_after_a_failure_changes_nothing(launch, tmp_path):
+    """The ranks were told to end already: they have their grace once, and the failure is what is told."""
+    p = launch("""
+        if rank == 1:
+            wait_for("ready")
+            sys.exit(3)
+        def told(*_):
+            print("told", flush=True)
+        signal.signal(signal.SIGTERM, told)
+        make("ready")
+        wait_for("closed")
+        while True:
+            print("x" * 1000, flush=True)
+            time.sleep(0.002)
+    """, "-n", 2, "--grace", 2, wait=False)
+    assert p.stdout.readline() == b"[rank 0] told\n"
+    p.stdout.close()
+    (tmp_path / "closed").write_text("1")
+    said = p.stderr.read()
+    assert p.wait(DEADLINE_S) == 3 and b"rank 1 failed" in said and said.count(b"did not end") == 1, said
+
+
+def test_a_guard_that_stands_still_is_not_waited_for(launch, tmp_path):
+    p = launch("make('begun'); wait_for('go')", "-n", 1, wait=False)
+    until((tmp_path / "begun").exists)
+    rank = int((tmp_path / "begun").read_text())
+    (guard,) = {int(n) for n in pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()} - {rank}
+    os.kill(guard, signal.SIGSTOP)
+    (tmp_path / "go").write_text("1")
+    assert p.wait(DEADLINE_S) == 0
