@@ -42,7 +42,9 @@ static const manta_setting settings[] = {
          "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:x=A+B,y=C (manta inspect "
          "f.csv "
          "says what to write), IDX files or a folder of images. A model of several inputs takes one for each "
-         "by its name: image=a.npy,meta=f.csv:x=A+B,y=c.npy, or f.npz:image=a,meta=b,y=c"),
+         "by its name: image=a.npy,meta=f.csv:x=A+B,y=c.npy, or f.npz:image=a,meta=b,y=c. Wherever a file is "
+         "named, s3://BUCKET/KEY or "
+         "https://HOST/PATH may stand"),
     TEXT("validation", "D2", "What to evaluate on after every epoch, such as mnist:test"),
     REAL("validation-split", "F",
          "Evaluate on this last part of --data instead (0.2), and train on the rest"),

@@ -2,7 +2,7 @@
  *
  *   host      s->state: a mirror of the device's state; its run section is the one that counts
  *                |   ^
- *   session_push |   | session_pull         one of the two is up to date, or both are
+ *         push() |   | session_pull()       one of the two is up to date, or both are
  *                v   |
  *   device    state, slots, activations     steps, evaluations and predictions compute here
  *
