@@ -36,7 +36,7 @@ __all__ = [
 ObjectID = ObjectRef
 
 # Modules that are imported when they are first looked at, and names that Ray has and we do not.
-_LAZY = ("util", "cloudpickle", "experimental", "_raylet", "train", "air")
+_LAZY = ("util", "cloudpickle", "experimental", "_raylet", "train", "air", "data")
 _MISSING = {"client": "Ray's client protocol", "java_function": "Java", "java_actor_class": "Java",
             "cpp_function": "calls of C++", "dag": "graphs of calls", "LoggingConfig": "logging configurations"}
 

@@ -187,4 +187,4 @@ def get_dataset_shard(dataset_name: str = "train") -> Any:
     if dataset_name not in session.shards:
         known = ", ".join(sorted(session.shards)) or "none"
         raise KeyError(f"the trainer has no dataset {dataset_name!r}; it was given: {known}")
-    return _shard.open_shard(session.shards[dataset_name])
+    return _shard.open_shard(session.shards[dataset_name], session.place.attempt)

@@ -127,5 +127,10 @@ def divide(dataset: Any, n: int, is_split: bool) -> Sequence[Any]:
             for r in range(n)]
 
 
-def open_shard(part: Any) -> Any:
-    return DataIterator(part) if isinstance(part, Mapping) else part
+def open_shard(part: Any, attempt: int) -> Any:
+    """What the loop of a rank is given; a part that is dealt to several ranks is told which attempt asks."""
+    if isinstance(part, Mapping):
+        return DataIterator(part)
+    if hasattr(part, "_for_attempt"):
+        part._for_attempt(attempt)
+    return part
