@@ -1,4 +1,7 @@
 """manta.data: sources, operations, iteration; what streams and how much of it is alive."""
+import os
+import signal
+
 import numpy
 import pandas
 import pyarrow
@@ -263,6 +266,41 @@ def test_what_a_function_raises_names_it():
     text = str(info.value)
     assert "return {\"x\": 1 // (row[\"id\"] - 3)}" in text
     assert "manta.data: in map(broken), on rows of range(8), rows 0 to 4" in text
+
+
+def die_once(path):
+    """Kills this process, unless one has died before."""
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_rows_come_once_when_a_worker_dies(small_blocks, tmp_path):
+    """It dies in the middle of a file, of which some blocks were taken, perhaps."""
+    (tmp_path / "csv").mkdir()
+    for k in range(5):
+        (tmp_path / "csv" / f"{k}.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(k * 3000, (k + 1) * 3000)))
+
+    def kill(row):
+        if row["id"] == 5000:
+            die_once(tmp_path / "killed")
+        return row
+    assert ids(data.read_csv(tmp_path / "csv").map(kill)) == list(range(15_000)) and (tmp_path / "killed").exists()
+
+
+class Mortal:
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, batch):
+        if 700 in batch["id"]:
+            die_once(self.path)
+        return batch
+
+
+def test_an_actor_of_a_pool_that_dies_is_replaced(tmp_path):
+    ds = data.range(1000, override_num_blocks=10).map_batches(Mortal, fn_constructor_args=(tmp_path / "killed",))
+    assert ids(ds) == list(range(1000)) and (tmp_path / "killed").exists()
 
 
 class Refuses:

@@ -1,7 +1,9 @@
 """manta.data: what reads and writes files."""
 import gzip
+import io
 import json
 import struct
+import tarfile
 
 import numpy
 import pyarrow
@@ -38,6 +40,13 @@ def test_csv_columns_have_types(tmp_path):
     assert rows[1]["s"] == "two\nlines" and numpy.isnan(rows[1]["gap"])
     texts = data.read_csv(tmp_path / "a.csv", dtypes={"n": "str", "x": "float32"})
     assert texts.take(1)[0]["n"] == "1" and texts.schema().types[1] == "float32"
+
+
+def test_csv_values_that_look_like_others(tmp_path):
+    (tmp_path / "a.csv").write_text("flag,large,under\ntrue,99999999999999999999,1_000\nFalse,1,2\n")
+    ds = data.read_csv(tmp_path / "a.csv")
+    assert ds.schema().types == ["bool", "float64", "string"]
+    assert ds.take_all() == [{"flag": True, "large": 1e20, "under": "1_000"}, {"flag": False, "large": 1.0, "under": "2"}]
 
 
 def test_csv_files_folders_and_patterns(tmp_path):
@@ -193,6 +202,32 @@ def test_tfrecords(tmp_path):
     path.write_bytes(record(b"\xff\xff"))
     with pytest.raises(ValueError, match="record 0: it is no Example"):
         data.read_tfrecords(path).take_all()
+
+
+def make_archive(path, members):
+    with tarfile.open(path, "w") as archive:
+        for name, body in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+
+
+def test_webdataset(tmp_path, small_blocks):
+    array = io.BytesIO()
+    numpy.save(array, numpy.arange(3))
+    make_archive(tmp_path / "a.tar", {f"s/{i:03}.{ending}": body for i in range(200) for ending, body in {
+        "cls": b"%d" % (i % 10), "txt": "ä".encode(), "npy": array.getvalue(), "bin": b"\0", "meta.json": b'{"i": 1}'}.items()})
+    rows = data.read_webdataset(tmp_path).take_all()
+    assert len(rows) == 200 and [row["cls"] for row in rows[:12]] == [*range(10), 0, 1]
+    assert (rows[7]["__key__"], rows[7]["txt"], rows[7]["npy"].tolist(), rows[7]["bin"], rows[7]["meta.json"]) == \
+        ("s/007", "ä", [0, 1, 2], b"\0", {"i": 1})
+    assert data.read_webdataset(tmp_path, decoder=False, suffixes=["cls"]).take(1) == [{"__key__": "s/000", "cls": b"0"}]
+    make_archive(tmp_path / "b.tar", {"1.cls": b"x"})
+    with pytest.raises(ValueError, match="b.tar: the member 1.cls is not what its name says"):
+        data.read_webdataset(tmp_path / "b.tar").take_all()
+    (tmp_path / "c.tar").write_bytes(b"no archive" * 100)
+    with pytest.raises(ValueError, match="c.tar is no tar archive, or was cut"):
+        data.read_webdataset(tmp_path / "c.tar").take_all()
 
 
 # ---- writing ----

@@ -74,6 +74,38 @@ def test_barriers_of_nothing():
     assert nothing.count() == 0 and nothing.schema() is None and nothing.sum("id") is None
 
 
+# ---- groups ----
+
+def test_groups_have_numbers():
+    ds = data.from_items([{"k": "abc"[i % 3], "x": i, "y": float(i)} for i in range(30)])
+    assert ds.groupby("k").count().take_all() == [{"k": k, "count()": 10} for k in "abc"]
+    assert ds.groupby("k").sum("x").take_all() == [{"k": "abc"[i], "sum(x)": sum(range(i, 30, 3))} for i in range(3)]
+    means = ds.groupby("k").mean().take_all()
+    assert means[1] == {"k": "b", "mean(x)": 14.5, "mean(y)": 14.5}
+    assert ds.groupby("k").std("x").take(1)[0]["std(x)"] == pytest.approx(numpy.std(range(0, 30, 3), ddof=1))
+    assert ds.groupby(["k", "x"]).max("y").count() == 30
+    with pytest.raises(ValueError, match="there is no column 'key'"):
+        ds.groupby("key").count().take_all()
+    with pytest.raises(NotImplementedError, match=r"GroupedData.aggregate\(\) of Ray Data"):
+        ds.groupby("k").aggregate()
+
+
+def test_a_function_has_each_group_whole(small_blocks):
+    """Groups of very different sizes, in many blocks."""
+    keys = numpy.random.default_rng(0).permutation(numpy.repeat(numpy.arange(20), numpy.arange(20) * 10))
+    ds = data.from_numpy({"k": keys})
+    assert ds.num_blocks() > 5
+    made = ds.groupby("k").map_groups(lambda group: {"k": group["k"][:1], "n": [len(group["k"])]}).take_all()
+    assert made == [{"k": k, "n": k * 10} for k in range(1, 20)]
+    frames = ds.groupby("k").map_groups(lambda df: df.head(1), batch_format="pandas")
+    assert ids(frames, "k") == list(range(1, 20))
+
+    def broken(group):
+        raise OSError("no")
+    with pytest.raises(OSError, match=r"manta.data: in map_groups\(broken\), on rows of a group of 10 rows"):
+        ds.groupby("k").map_groups(broken).take_all()
+
+
 # ---- numbers ----
 
 def test_numbers_of_columns():

@@ -11,10 +11,10 @@ imported where they are asked for. docs/data-python.md says how it works.
 
 | module | what it has |
 |---|---|
-| read, dataset, iterator, context | where datasets begin; their operations; batches; sizes |
+| read, dataset, grouped_data, iterator, context | where datasets begin; their operations; groups; batches; sizes |
 | _block, _ops, _plan | blocks of rows; what is done to them; a dataset before it is executed |
 | _execute, _barriers, _split | the streaming; what needs all rows; shards for ranks |
-| _files, _tfrecord, _write, _aggregate, _need | readers, writers, numbers of columns; packages |
+| _files, _tfrecord, _webdataset, _write, _aggregate, _need | readers, writers, numbers of columns; packages |
 """
 from manta.data._need import need as _need
 
@@ -22,14 +22,16 @@ _need("numpy", "manta.data")
 
 from manta.data.context import DataContext  # noqa: E402
 from manta.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy  # noqa: E402
+from manta.data.grouped_data import GroupedData  # noqa: E402
 from manta.data.iterator import DataIterator  # noqa: E402
 from manta.data.read import (from_arrow, from_items, from_numpy, from_pandas, range, range_tensor, read_binary_files,  # noqa: E402
-                             read_csv, read_images, read_json, read_numpy, read_parquet, read_text, read_tfrecords)
+                             read_csv, read_images, read_json, read_numpy, read_parquet, read_text, read_tfrecords,
+                             read_webdataset)
 
 __all__ = [
-    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "MaterializedDataset", "Schema", "TaskPoolStrategy",
-    "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
-    "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords",
+    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "GroupedData", "MaterializedDataset", "Schema",
+    "TaskPoolStrategy", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
+    "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset",
 ]
 
 # What Ray Data has and this does not.
@@ -37,11 +39,10 @@ _MISSING = (
     "BlockBasedFileDatasink", "Datasink", "Datasource", "ExecutionOptions", "ExecutionResources", "FileShuffleConfig",
     "FileBasedDatasource", "NodeIdStr", "Preprocessor", "RandomAccessDataset", "RowBasedFileDatasink", "SaveMode", "aggregate",
     "block", "datasource", "expressions", "from_arrow_refs", "from_blocks", "from_daft", "from_dask", "from_huggingface",
-    "from_mars", "from_modin", "from_numpy_refs", "from_pandas_refs", "from_spark", "from_tf", "from_torch", "grouped_data", "llm",
+    "from_mars", "from_modin", "from_numpy_refs", "from_pandas_refs", "from_spark", "from_tf", "from_torch", "llm",
     "preprocessor", "preprocessors", "read_audio", "read_avro", "read_bigquery", "read_clickhouse", "read_databricks_tables",
     "read_datasource", "read_delta", "read_delta_sharing_tables", "read_hudi", "read_iceberg", "read_kafka", "read_lance",
-    "read_mcap", "read_mongo", "read_parquet_bulk", "read_snowflake", "read_sql", "read_unity_catalog", "read_videos", "read_webdataset",
-    "set_progress_bars",
+    "read_mcap", "read_mongo", "read_parquet_bulk", "read_snowflake", "read_sql", "read_unity_catalog", "read_videos", "set_progress_bars",
 )
 
 

@@ -13,7 +13,7 @@ _core: Any = _plain_core            # which has no types
 _Part = dict[str, tuple[int, int, Any, Any, Any, Any]]         # of each column: values, gaps, sum, squares, least, most
 
 
-def _reduced(block: Block, index: int, who: str, columns: Optional[Sequence[str]]) -> _Part:
+def reduced(block: Block, index: int, who: str, columns: Optional[Sequence[str]]) -> _Part:
     numpy = need("numpy", "manta.data")
     names = list(columns) if columns is not None else [n for n, c in block.items() if c.ndim == 1 and c.dtype.kind in "biuf"]
     _block.check_columns(names, block, who)
@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _combined(parts: list[Any], what: str, ignore_nulls: bool, ddof: int) -> Any:
+def combined(parts: list[Any], what: str, ignore_nulls: bool, ddof: int) -> Any:
     parts_with = [p for p in parts if p[0]]
     n = sum(p[0] for p in parts_with)
     if not n or (not ignore_nulls and any(p[1] for p in parts)):
@@ -79,9 +79,9 @@ def each_block(dataset: Any, function: Any, *more: Any) -> list[Any]:
 def reduce_columns(dataset: Any, what: str, on: Union[str, Sequence[str], None], ignore_nulls: bool, ddof: int = 1) -> Any:
     """One number of a column that is named, else a dictionary: {"mean(x)": 1.5}."""
     columns = [on] if isinstance(on, str) else None if on is None else list(on)
-    parts = each_block(dataset, _reduced, what, columns)
+    parts = each_block(dataset, reduced, what, columns)
     names = columns if columns is not None else list(dict.fromkeys(name for part in parts for name in part))
-    out = {f"{what}({name})": _combined([part[name] for part in parts if name in part], what, ignore_nulls, ddof)
+    out = {f"{what}({name})": combined([part[name] for part in parts if name in part], what, ignore_nulls, ddof)
            for name in names}
     return out[f"{what}({on})"] if isinstance(on, str) else out
 

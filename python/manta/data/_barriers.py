@@ -110,6 +110,10 @@ class Sort:
         parts = _columns(execution.call_each(_divide, pieces, self._keys, self._descending, bounds,
                                              results=len(bounds) + 1), len(bounds) + 1)
         pieces.clear()
+        yield from self.gather(execution, parts)
+
+    def gather(self, execution: Any, parts: list[list[Any]]) -> Iterator[Piece]:
+        """The second round."""
         yield from execution.merge(_gather_sorted, parts, self._keys, self._descending)
 
 

@@ -263,7 +263,8 @@ class Execution:
         def begin(bundle: _Bundle) -> Any:
             i = next(turn)
             if len(actors) < (pool.least if i < pool.least else pool.most):
-                actors.append(cls.options(**{"num_cpus": 0, **stage.options}).remote(ops, most))
+                actors.append(cls.options(**{"num_cpus": 0, "max_restarts": 3, "max_task_retries": 3, **stage.options}).remote(
+                    ops, most))
             # Not handle.run.options(): under manta.ray a handle takes Ray's names of options.
             run = _core._make_method(actors[i % len(actors)], "run", {}, how)
             return run.remote(_shown(bundle), *[p.ref for p in bundle])

@@ -18,7 +18,7 @@ from manta.data._block import Block
 from manta.data._need import did_you_mean, need
 from manta.data._plan import Piece
 
-__all__ = ["Paths", "binary_pieces", "csv_pieces", "expand", "image_pieces", "line_pieces", "numpy_pieces", "parquet_pieces",
+__all__ = ["Paths", "archive_pieces", "binary_pieces", "csv_pieces", "expand", "image_pieces", "line_pieces", "numpy_pieces", "parquet_pieces",
            "tfrecord_pieces"]
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -128,8 +128,8 @@ def _csv_block(path: str, header: list[str], rows: list[list[str]], kinds: dict[
 
 
 def _found(texts: Sequence[str]) -> tuple[str, Any]:
-    """What a column of texts holds, the first that fits: whole numbers, numbers, texts; and the column."""
-    for kind in ("int64", "float64"):
+    """What a column of texts holds, the first that fits: whole numbers, numbers, true and false, texts; and the column."""
+    for kind in ("int64", "float64", "bool"):
         try:
             out = _typed(texts, kind)
             return str(out.dtype), out          # whole numbers with gaps are float64
@@ -145,10 +145,12 @@ def _typed(texts: Sequence[str], kind: Any) -> Any:
     wanted = numpy.dtype(kind)
     array = numpy.array(texts)
     try:
+        if any("_" in text for text in texts):          # which Python takes for a number
+            raise ValueError(kind)
         if wanted.kind == "b":
             return numpy.array([{"true": True, "1": True, "false": False, "0": False}[t.lower()] for t in texts])
         return array.astype(wanted)
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):
         if wanted.kind not in "if":
             raise ValueError(kind) from None
     gaps = numpy.isin(array, _MISSING)
@@ -163,7 +165,7 @@ def _is_fraction(array: Any) -> bool:
     try:
         array.astype("int64")
         return False
-    except ValueError:
+    except (ValueError, OverflowError):
         return True
 
 
@@ -354,9 +356,16 @@ def image_pieces(files: Sequence[str], size: Optional[tuple[int, int]], mode: Op
     return _of_files(files, "image", functools.partial(_load_image, size, mode), include_paths, most)
 
 
-# ---- TFRecord ----
+# ---- TFRecord and WebDataset ----
 
 def tfrecord_pieces(files: Sequence[str], include_paths: bool, most: int) -> list[Piece]:
     from manta.data import _tfrecord
     return [Piece(path, is_block=False, read=functools.partial(_tfrecord.blocks, path, path if include_paths else None, most))
             for path in files]
+
+
+def archive_pieces(files: Sequence[str], decode: bool, suffixes: Optional[Sequence[str]], include_paths: bool,
+                   most: int) -> list[Piece]:
+    from manta.data import _webdataset
+    return [Piece(path, is_block=False, read=functools.partial(_webdataset.blocks, path, decode, suffixes,
+                                                               path if include_paths else None, most)) for path in files]

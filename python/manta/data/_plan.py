@@ -91,9 +91,10 @@ class Barrier(Node):
     before: Node
     label: str
     run: Callable[[Any, list[Piece]], Iterator[Piece]]
+    keeps_rows: bool = True
 
     def known_rows(self) -> Optional[int]:
-        return self.before.known_rows()
+        return self.before.known_rows() if self.keeps_rows else None
 
 
 @dataclasses.dataclass(frozen=True)

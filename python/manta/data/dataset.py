@@ -11,6 +11,7 @@ from manta.data._files import Paths
 from manta.data._need import check_count, did_you_mean, need
 from manta.data._plan import Barrier, Input, Joined, Limited, Mapped, Node, Piece, Pool, Zipped, dealt
 from manta.data.context import DataContext
+from manta.data.grouped_data import GroupedData
 from manta.data.iterator import DataIterator
 
 __all__ = ["ActorPoolStrategy", "Dataset", "MaterializedDataset", "Schema", "TaskPoolStrategy"]
@@ -57,7 +58,7 @@ _NOT_HERE = (
     "to_daft", "to_dask", "to_mars", "to_modin", "to_numpy_refs", "to_pandas_refs", "to_random_access_dataset", "to_spark",
     "to_torch", "types", "with_column", "with_columns", "write_bigquery", "write_clickhouse", "write_datasink", "write_delta",
     "write_iceberg", "write_images", "write_kafka", "write_lance", "write_mongo", "write_snowflake", "write_sql", "write_tfrecords",
-    "write_turbopuffer", "write_webdataset", "groupby", "set_name", "name",
+    "write_turbopuffer", "write_webdataset", "set_name", "name",
 )
 
 
@@ -240,6 +241,13 @@ class Dataset(DataIterator):
         if len(down) != len(keys):
             raise ValueError(f"sort: descending has {len(down)} values for {len(keys)} columns")
         return self._with(Barrier(self._node, f"sort({', '.join(keys)})", _barriers.Sort(keys, down)))
+
+    def groupby(self, key: Union[str, Sequence[str]]) -> GroupedData:
+        """The rows by what they have in a column, or in several; what the groups give is in their order.
+
+            ds.groupby("city").mean("age")
+        """
+        return GroupedData(self, _names(key, "groupby"))
 
     def union(self, *other: Dataset) -> Dataset:
         """The rows of this one, then those of others.

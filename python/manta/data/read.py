@@ -15,7 +15,7 @@ from manta.data.context import DataContext
 from manta.data.dataset import Dataset, MaterializedDataset
 
 __all__ = ["from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
-           "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords"]
+           "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset"]
 
 _core: Any = _plain_core            # which has no types
 _FEW = 8        # blocks of what is in memory, so that several processes have some
@@ -162,7 +162,7 @@ def read_csv(paths: Paths, *, delimiter: str = ",", column_names: Optional[Seque
 
         manta.data.read_csv("data/*.csv")
 
-    A column is of whole numbers, numbers or texts, which its first block says; dtypes={"zip": "str"} says it instead. An
+    A column is of whole numbers, numbers, true and false or texts, which its first block says; dtypes={"zip": "str"} says it instead. An
     empty field of a number is NaN. column_names: the files have no header line. ".gz" is unpacked.
     """
     _refuse("read_csv", options)
@@ -248,3 +248,21 @@ def read_tfrecords(paths: Paths, *, include_paths: bool = False, file_extensions
     """
     _refuse("read_tfrecords", options)
     return _read(_files.tfrecord_pieces(_files.expand(paths, "read_tfrecords", file_extensions), include_paths, _most()))
+
+
+def read_webdataset(paths: Paths, *, decoder: Optional[bool] = True, suffixes: Optional[Sequence[str]] = None,
+                    include_paths: bool = False, file_extensions: Optional[Sequence[str]] = None, **options: Any) -> Dataset:
+    """The samples of tar archives, whose members have one name and several endings: a row for each name, which is the
+    column "__key__", with a column for each ending, or for these.
+
+        manta.data.read_webdataset("shards/", suffixes=["png", "cls"])
+
+    decoder: texts (txt), numbers (cls), JSON, arrays (npy) and images (png, jpg; with Pillow) are made of such members;
+    False: all are bytes.
+    """
+    _refuse("read_webdataset", options)
+    if decoder not in (True, False, None):
+        raise NotImplementedError("read_webdataset(decoder=...) of Ray Data with functions of one's own is not part of "
+                                  "manta.data: decoder=False and map()")
+    return _read(_files.archive_pieces(_files.expand(paths, "read_webdataset", file_extensions), bool(decoder), suffixes,
+                                       include_paths, _most()))
