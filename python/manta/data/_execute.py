@@ -2,10 +2,10 @@
 
     pieces ── calls, so many at once ── calls ──▶ whoever asks
 
-Nothing runs before the first piece is asked for. A stage is a chain of operations that are fused; it keeps a few calls under way, each
-a generator whose results wait in the store until they are taken, in the order of the input. How far a call may be ahead
-is its stream's window, so that the blocks of all stages together are no more than DataContext.room() and one in the making
-for each call, however large the source is.
+Nothing runs before the first piece is asked for. A stage is a chain of operations that are fused; it keeps a few calls
+under way, each a generator whose results wait in the store until they are taken, in the order of the input. How far a call
+may be ahead is its stream's window, so that the blocks of all stages together are no more than DataContext.room() and one in
+the making for each call, however large the source is.
 
 Calls hold no processor of the node: how many run at once is decided here. A training that holds all processors, or a pool of
 actors, can therefore not starve the reading that it waits for.

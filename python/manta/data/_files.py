@@ -18,8 +18,8 @@ from manta.data._block import Block
 from manta.data._need import did_you_mean, need
 from manta.data._plan import Piece
 
-__all__ = ["Paths", "archive_pieces", "binary_pieces", "csv_pieces", "expand", "image_pieces", "line_pieces", "numpy_pieces", "parquet_pieces",
-           "tfrecord_pieces"]
+__all__ = ["Paths", "archive_pieces", "binary_pieces", "csv_pieces", "expand", "image_pieces", "line_pieces", "numpy_pieces",
+           "parquet_pieces", "tfrecord_pieces"]
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
