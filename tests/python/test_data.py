@@ -213,7 +213,7 @@ def test_a_dataset_travels():
 
 # ---- memory ----
 
-FEW = 24        # of some 100 and 200 blocks: 4 in flight, those in the making, being read, or let go a moment ago
+FEW = 24        # of some 50 and 100 blocks: 4 in flight, those in the making, being read, or let go a moment ago
 
 def alive():
     """Blocks of these tests in the store: what is as large as half of one."""
@@ -222,13 +222,13 @@ def alive():
 
 def test_few_blocks_are_alive_however_large_the_source_is(small_blocks, monkeypatch):
     monkeypatch.setattr(DataContext.get_current(), "blocks_in_flight", 4)
-    ds = data.range(200_000).map_batches(lambda b: {"x": b["id"] * 2})
-    assert ds._node.before.known_rows() == 200_000 and len(ds._node.before.pieces) > 190
+    ds = data.range(100_000).map_batches(lambda b: {"x": b["id"] * 2})
+    assert ds._node.before.known_rows() == 100_000 and len(ds._node.before.pieces) > 90
     rows = most = 0
     for batch in ds.iter_batches(batch_size=1000):
         rows += len(batch["x"])
         most = max(most, alive())
-    assert rows == 200_000
+    assert rows == 100_000
     assert most <= FEW, most
 
 
