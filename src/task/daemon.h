@@ -17,7 +17,8 @@
  * daemon.c: start, children; _clients: connections and messages; _jobs: the
  * programs; _forks: who forks their workers; _leases: channels and workers; _memory: segments,
  * in memory and on disk; _objects; _actors; _groups: placement groups; _code: code by
- * key; _limits: the workers' memory; _guests: who connects by name, and what they see. */
+ * key; _limits: the workers' memory; _starved: programs in which nothing can happen any more; _guests: who
+ * connects by name, and what they see. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -70,6 +71,7 @@ typedef struct client {
         refusal[256]; /* why it is ended: what its driver lacks to have it, or its hook said; "": it is not */
     VEC(letter) outbox;
     MAP_U64(char) peers; /* clients with which it shares a channel */
+    uint64_t said; /* messages of it, but for STARVED and STILL */
 } client;
 
 /* Memory for objects, or the file it was written to (spill.h). */
@@ -110,6 +112,15 @@ typedef struct forker {
     size_t sent; /* how many of them it was told, the first */
 } forker;
 
+/* A program whose calls have no worker, while all workers wait (daemon_starved.c). */
+typedef struct starvation {
+    int64_t since_ns; /* as long as nobody in it has said anything; 0: it is not starved */
+    uint64_t said; /* by all of its processes, when that began */
+    uint64_t round; /* the last in which they were asked */
+    int64_t asked_ns;
+    int open; /* who has not answered in it */
+} starvation;
+
 /* The processes of a program that uses the node; what else there is to know of it is the
  * registry's. */
 typedef struct job {
@@ -122,6 +133,7 @@ typedef struct job {
     char shortage[256]; /* why the last worker that was to be started was not, */
     manta_status shortage_code; /* and what calls fail with for that */
     MAP(uint64_t) codes; /* objects, by the key in hexadecimal digits */
+    starvation starved;
 } job;
 
 /* A worker that is no more, for whoever wants to see the recent past. */
@@ -318,6 +330,10 @@ void daemon_answer_found(node *d, client *c, uint64_t request, manta_status st, 
 /* Ends workers that have too much memory. How long until the next look in ms;
  * -1: there is nothing to look at. */
 int daemon_limits_tick(node *d);
+
+/* daemon_starved.c */
+/* Whether it was a message about that; others are counted. */
+bool daemon_starved_message(node *d, client *c, proto_kind kind, wire *w);
 
 /* daemon_code.c */
 bool daemon_code_message(node *d, client *c, proto_kind kind, wire *w);

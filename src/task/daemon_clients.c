@@ -303,9 +303,9 @@ void daemon_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
 
-    if (daemon_memory_message(d, c, kind, w) || daemon_objects_message(d, c, kind, w) ||
-        daemon_actors_message(d, c, kind, w) || daemon_groups_message(d, c, kind, w) ||
-        daemon_code_message(d, c, kind, w))
+    if (daemon_starved_message(d, c, kind, w) || daemon_memory_message(d, c, kind, w) ||
+        daemon_objects_message(d, c, kind, w) || daemon_actors_message(d, c, kind, w) ||
+        daemon_groups_message(d, c, kind, w) || daemon_code_message(d, c, kind, w))
         return;
     switch (kind) {
     case PROTO_DEMAND: {

@@ -87,6 +87,10 @@ void exec_resume(const incoming *c);
 /* Says that the call which runs here waits, or goes on. */
 void exec_block(bool on);
 
+/* Whether nothing happens here unless another process does something: no call can begin, and all that run
+ * wait without a time limit. */
+bool worker_is_still(void);
+
 /* Ends one actor of this process, after its last call; and all of them, now. */
 void exec_end_self(uint64_t actor);
 void exec_end_selves(void);

@@ -164,6 +164,7 @@ void rt_peer_message(peer *p)
     wire w = wire_of(rt->in.at, rt->in.n);
     proto_kind kind = proto_kind_of(&w);
 
+    rt->heard++;
     switch (kind) {
     case PROTO_CALL: on_call(p); break;
     case PROTO_DONE:

@@ -50,6 +50,8 @@ typedef enum proto_kind {
     PROTO_RETIRE, /* a worker takes no more calls, and is to end when its lease does */
     PROTO_GIVE, /* client, task, item, n, objects...: it holds them, and will hear of them with an answer */
     PROTO_UNHEARD, /* client, n, task and items of each: it is dead, and they have no answer (gifts.h) */
+    PROTO_STARVED, /* a driver sleeps without a time limit, and nothing has come for a while */
+    PROTO_STILL, /* round, u32: 1 nothing happens in this worker unless another does something, 0 it may */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them, environment of the worker; fd: bell */
@@ -77,6 +79,7 @@ typedef enum proto_kind {
     PROTO_ENDS, /* text: why the node, or this program's part in it, is about to end; also of a supervisor */
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
+    PROTO_STILL_ASK, /* round: answered with STILL */
     /* daemon and zygote; daemon and supervisor */
     PROTO_FORK = 96, /* the environment, a text with its end; "": the plain one */
     PROTO_FORKED, /* pid, whether it may still refuse (NOT_READY), text; fds: socket, pidfd, and its output and error; pid 0: it could not be
@@ -120,7 +123,7 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 11u
+#define PROTO_VERSION 12u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

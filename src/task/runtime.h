@@ -69,7 +69,10 @@ typedef struct runtime {
     thread_id watcher;
     bool watcher_idles; /* it sleeps without a time limit */
     uint64_t changes; /* counts what other threads should look at */
+    uint64_t heard; /* messages of the daemon and of peers */
     int waiters;
+    int timed; /* waiters that have a time limit, */
+    int waiting_calls; /* and those that are calls which run here */
     uint64_t walks;
     uint64_t settled; /* counts objects that got their value or failure, from 1 on */
     uint64_t looks; /* at objects, by waits for some of many */

@@ -205,6 +205,17 @@ static void on_stack_ask(wire *w)
     buf_release(&text);
 }
 
+static void on_still_ask(wire *w)
+{
+    uint64_t round = wire_u64(w);
+
+    if (wire_end(w, "question") || !rt->is_worker) return;
+    proto_begin(&rt->out, PROTO_STILL);
+    wire_put_u64(&rt->out, round);
+    wire_put_u32(&rt->out, worker_is_still());
+    rt_tell();
+}
+
 static void on_found(wire *w)
 {
     on_reply(w, NULL, 0);
@@ -360,6 +371,7 @@ static const handler handlers[] = {
     [PROTO_ACTOR_DEAD] = {.hear = on_actor_dead},
     [PROTO_CANCEL_TASK] = {.hear = on_cancel},
     [PROTO_STACK_ASK] = {.hear = on_stack_ask},
+    [PROTO_STILL_ASK] = {.hear = on_still_ask},
     [PROTO_EXIT] = {.hear = on_exit_request},
     [PROTO_INFO_IS] = {.hear = on_info},
     [PROTO_ANSWER] = {.hear = on_answer},
@@ -372,6 +384,7 @@ void rt_daemon_message(wire *w, int *fds, int n_fds)
     bool known = (size_t)kind < sizeof handlers / sizeof handlers[0];
     const handler h = known ? handlers[kind] : (handler){0};
 
+    rt->heard++;
     if (h.hear_with_fds) {
         h.hear_with_fds(w, fds, n_fds);
         return;

@@ -11,7 +11,7 @@
  * under the lock, and once more after it has said that it sleeps (eventcount_wait()). Whoever
  * changes something rings the bell afterwards.
  *
- * What may be changed: how long to spin (waits). */
+ * What may be changed: how long to spin (waits), how often a driver says that it sleeps. */
 #include "task/runtime.h"
 
 #include <sched.h>
@@ -25,6 +25,7 @@
 #include "task/leader.h"
 #include "task/nested.h"
 #include "task/peer.h"
+#include "task/proto.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
  * about as long. After so many looks a spinner gives way at each turn, so that
@@ -32,7 +33,8 @@
 static const spin_policy waits = {
     .clock_every = 16, .alone_turns = 200, .alone_ns = SPIN_ANY_TIME, .limit_ns = 60000};
 
-#define ASK_NS 50000000 /* from one question to the program's hook to the next */
+#define ASK_NS    50000000 /* from one question to the program's hook to the next */
+#define HUNGER_NS 500000000 /* from one word to the daemon that a driver sleeps to the next */
 
 /* ---- waking others ---- */
 
@@ -93,14 +95,40 @@ static void sleep_until_changed(asking *a, int64_t deadline)
     mutex_lock(&rt->lock);
 }
 
-static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks)
+/* What a driver does while it sleeps without a time limit: it says so, again and again as long as nothing
+ * comes, since it may be that nothing ever will (daemon_starved.c). */
+typedef struct hunger {
+    bool on; /* the program itself waits, not a thread of the runtime */
+    int64_t at; /* when it is said next; 0: not known yet */
+    uint64_t heard; /* rt->heard when the time to it began */
+} hunger;
+
+/* Says it, if it is time. When to look again. */
+static int64_t tell_hunger(hunger *h, int64_t now, int64_t deadline)
+{
+    if (!h->on || rt->is_worker || rt->timed > 0) return deadline;
+    if (h->at == 0 || h->heard != rt->heard) {
+        h->heard = rt->heard;
+        h->at = now + HUNGER_NS;
+    } else if (now >= h->at) {
+        proto_begin(&rt->out, PROTO_STARVED);
+        rt_tell();
+        h->at = now + HUNGER_NS;
+    }
+    return h->at < deadline ? h->at : deadline;
+}
+
+static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks, bool is_program)
 {
     manta_status st = MANTA_OK;
     spin s = {0};
     asking a = {.on = asks};
+    hunger h = {.on = is_program};
     bool blocked = false;
 
     rt->waiters++;
+    rt->timed += deadline != CLOCK_NEVER;
+    rt->waiting_calls += rt_current != NULL;
     for (;;) {
         if (rt_pump()) {
             s = (spin){0};
@@ -127,7 +155,7 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
                 exec_block(true);
                 deadlock_ask();
             }
-            sleep_until_changed(&a, deadline);
+            sleep_until_changed(&a, tell_hunger(&h, s.now, deadline));
             s = (spin){0};
             continue;
         }
@@ -140,6 +168,8 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
         mutex_lock(&rt->lock);
     }
     rt->waiters--;
+    rt->timed -= deadline != CLOCK_NEVER;
+    rt->waiting_calls -= rt_current != NULL;
     if (blocked) exec_block(false);
     if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
     return st;
@@ -147,7 +177,7 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
 
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
 {
-    return wait_for(done, ctx, deadline, false);
+    return wait_for(done, ctx, deadline, false, false);
 }
 
 typedef struct patience {
@@ -187,7 +217,7 @@ manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t
     for (;;) {
         if (p.find) p.terms = terms_until(deadline);
         if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
-        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted);
+        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted, true);
         if (st == MANTA_EINTERRUPTED) return manta_fail(st, "the wait was interrupted");
         if (st) return st;
         if (done(ctx)) return MANTA_OK;

@@ -195,6 +195,7 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         if (w) worker_gone(s, e->worker, w);
         break;
     case SCHED_CLIENT_GONE: client_gone(s, e->client, out); break;
+    case SCHED_STARVED: line_refuse(&s->line, &s->has, e->job, out); break;
     case SCHED_RETIRE: worker_retired(s, e->worker, out); break;
     case SCHED_BLOCKED:
         if (w) worker_blocked(s, w, true);
@@ -263,6 +264,11 @@ int sched_workers(const sched *s)
 int64_t sched_waiting(const sched *s)
 {
     return line_waiting(&s->line);
+}
+
+bool sched_is_starved(const sched *s, uint32_t job)
+{
+    return line_is_starved(&s->line, &s->has, job);
 }
 
 uint64_t sched_holder(const sched *s, uint32_t id)

@@ -67,6 +67,8 @@ typedef enum sched_kind {
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
     SCHED_RETIRE, /* worker: is to be stopped when its lease ends */
+    SCHED_STARVED, /* job: sched_is_starved(), and none of its processes, its driver neither, will ever do
+                    * anything unless another does: its calls that wait for a worker are refused */
     SCHED_BLOCKED, /* worker: its call waits */
     SCHED_RUNNING, /* worker: its call goes on */
     SCHED_ACTOR, /* client = actor's number, shape: wants a worker */
@@ -80,7 +82,7 @@ typedef struct sched_event {
     sched_kind kind;
     uint64_t client;
     uint32_t worker;
-    uint32_t job; /* of DEMAND, ACTOR, STARTING, WORKER_UP, STAYS and START_FAILED */
+    uint32_t job; /* of DEMAND, ACTOR, STARTING, WORKER_UP, STAYS, START_FAILED and STARVED */
     uint64_t environment; /* of STARTING, WORKER_UP, STAYS and START_FAILED */
     sched_shape shape;
     int64_t n;
@@ -97,11 +99,12 @@ typedef enum sched_action_kind {
     SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
     SCHED_DO_GROUP, /* group `client` has its bundles */
     SCHED_DO_REFUSE, /* client gets no worker for shape: none can be started, and its job has none, or
-                      * client is one, and all that it has wait, as it does */
+                      * client is one, and all that it has wait, as it does, or the job is STARVED */
     SCHED_DO_REFUSE_ACTOR, /* actor `client` gets no worker: none can be started */
     SCHED_DO_CAP, /* job has as many workers for calls as it may, and more calls; said once until it
                    * has fewer */
-    SCHED_DO_REFUSE_CAPPED /* client, a worker, gets none for shape: all that job may have wait, as it does */
+    SCHED_DO_REFUSE_CAPPED /* client, a worker, gets none for shape: all that job may have wait, as it does;
+                            * or any client, of a job that is STARVED */
 } sched_action_kind;
 
 typedef struct sched_action {
@@ -143,6 +146,9 @@ uint32_t sched_devices(const sched *s, uint32_t worker);
 int sched_leases(const sched *s);
 int sched_workers(const sched *s);
 int64_t sched_waiting(const sched *s); /* calls and actors in the line */
+/* Whether calls of the job lack nothing but a worker, of which it may or can have no more, and all that
+ * it has, beside those of actors, are in calls that wait. */
+bool sched_is_starved(const sched *s, uint32_t job);
 uint64_t sched_holder(const sched *s, uint32_t worker); /* the client that leases it; 0: none */
 
 #endif

@@ -179,30 +179,61 @@ static void refuse_hopeless(line *l, const supply *s, sched_actions *out)
     }
 }
 
-/* Whether a job can have no more workers, and all that it has for calls wait. */
-static bool is_stuck(const supply *s, const request *q)
+/* Whether calls lack only a worker, of a job that may (`*capped`) or can have no more, and all that it
+ * has for calls wait. */
+static bool is_starved(const supply *s, const request *q, bool *capped)
 {
-    return starts_is_full(&s->starts, q->job, q->shape.environment) && !crew_goes_on(&s->crew, q->job) &&
-           !crew_makes_room(&s->crew, q->job);
+    if (q->what != WANTS_LEASE || !q->lacks_worker) return false;
+    *capped = starts_is_stuck(&s->starts, &s->crew, q->job, q->shape.environment);
+    return *capped || (starts_is_full(&s->starts, q->job, q->shape.environment) &&
+                       !crew_goes_on(&s->crew, q->job) && !crew_makes_room(&s->crew, q->job));
+}
+
+static void refuse_one(line *l, size_t i, bool capped, sched_actions *out)
+{
+    const request q = l->at.at[i];
+
+    vec_push(out, ((sched_action){.kind = capped ? SCHED_DO_REFUSE_CAPPED : SCHED_DO_REFUSE,
+                                  .client = q.client,
+                                  .job = q.job,
+                                  .shape = q.shape}));
+    vec_remove(&l->at, i);
 }
 
 /* Calls of a worker that waits, of a job that may or can have no more and whose workers all wait, are
  * told so: they could be what all of them wait for. */
 static void refuse_starved(line *l, const supply *s, sched_actions *out)
 {
+    bool capped;
+
     for (size_t i = 0; i < l->at.n;) {
-        const request q = l->at.at[i];
-        const crew_worker *w = q.what == WANTS_LEASE ? crew_find(&s->crew, (uint32_t)q.client) : NULL;
-        bool capped = starts_is_stuck(&s->starts, &s->crew, q.job, q.shape.environment);
-        if (!q.lacks_worker || !w || !w->blocked || (!capped && !is_stuck(s, &q))) {
+        const request *q = &l->at.at[i];
+        const crew_worker *w = q->what == WANTS_LEASE ? crew_find(&s->crew, (uint32_t)q->client) : NULL;
+        if (w && w->blocked && is_starved(s, q, &capped))
+            refuse_one(l, i, capped, out);
+        else
             i++;
-            continue;
-        }
-        vec_push(out, ((sched_action){.kind = capped ? SCHED_DO_REFUSE_CAPPED : SCHED_DO_REFUSE,
-                                      .client = q.client,
-                                      .job = q.job,
-                                      .shape = q.shape}));
-        vec_remove(&l->at, i);
+    }
+}
+
+bool line_is_starved(const line *l, const supply *s, uint32_t job)
+{
+    bool capped;
+
+    for (size_t i = 0; i < l->at.n; i++)
+        if (l->at.at[i].job == job && is_starved(s, &l->at.at[i], &capped)) return true;
+    return false;
+}
+
+void line_refuse(line *l, const supply *s, uint32_t job, sched_actions *out)
+{
+    bool capped;
+
+    for (size_t i = 0; i < l->at.n;) {
+        if (l->at.at[i].job == job && is_starved(s, &l->at.at[i], &capped))
+            refuse_one(l, i, capped, out);
+        else
+            i++;
     }
 }
 

@@ -70,4 +70,11 @@ int64_t line_waiting(const line *l);
  * each call that lacks nothing else. */
 void line_serve(line *l, supply *s, sched_actions *out);
 
+/* Whether calls of the job lacked nothing but a worker when the line was last served, while it may or can
+ * have no more and all that it has for calls wait. */
+bool line_is_starved(const line *l, const supply *s, uint32_t job);
+
+/* Refuses those calls, whoever made them. */
+void line_refuse(line *l, const supply *s, uint32_t job, sched_actions *out);
+
 #endif

@@ -72,6 +72,16 @@ static bool has_work(void *ctx)
     return next_call() || rt->exiting;
 }
 
+bool worker_is_still(void)
+{
+    int running = 0;
+
+    for (list *l = rt->running.next; l != &rt->running; l = l->next) running++;
+    bool may_begin = !rt->blocked && running <= rt->threads && next_call();
+    bool all_wait = rt->blocked || running == rt->waiting_calls;
+    return all_wait && !may_begin && rt->timed == 0 && !rt_has_input();
+}
+
 /* A constructor has run: the daemon wants to know how it went. */
 static void report_actor(uint64_t actor, const buf *answer)
 {

@@ -7,6 +7,7 @@ static const manta_node_options three_cores = {.num_cpus = 3, .resources = "disk
 static const manta_node_options two_cores = {.num_cpus = 2};
 static const manta_node_options one_core = {.num_cpus = 1};
 static const manta_node_options few_workers = {.num_cpus = 1, .max_workers = 5};
+static const manta_node_options one_worker = {.num_cpus = 1, .max_workers = 1};
 static const manta_node_options small_store = {.store_memory = 64 << 20};
 static const manta_node_options small_workers = {
     .num_cpus = 3, .resources = "disk=2", .worker_memory = (uint64_t)150 << 20};
@@ -69,6 +70,7 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"sizes", scenario_sizes, &three_cores},
                                      {"held-answers", scenario_held_answers, NULL},
                                      {"few-files", scenario_few_files, NULL},
+                                     {"starved", scenario_starved, &one_worker},
                                      {"killed-early", scenario_killed_early, NULL},
                                      {"crowds", scenario_crowds, NULL},
                                      {"crowd-of-actors", scenario_crowd_of_actors, &one_core},

@@ -151,5 +151,7 @@ void scenario_nested_waits(void);
 void scenario_nested_cap(void);
 /* files.c */
 void scenario_few_files(void);
+/* starved.c */
+void scenario_starved(void);
 
 #endif

@@ -364,6 +364,54 @@ static void none_waits_for_ever_where_all_wait(void **state)
     sched_free(s);
 }
 
+/* A driver's calls wait for workers that all wait, of which there can be no more. Whether one of them goes on
+ * only others know: the calls are refused when those have said that none does. */
+static void calls_of_a_driver_are_refused_when_nothing_goes_on(void **state)
+{
+    sched *s = sched_new(cpus(2), 2);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
+    assert_int_equal(count(SCHED_DO_GRANT), 1);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(2), .n = 1});
+    assert_false(sched_is_starved(s, 0)); /* a worker is on its way */
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = SCHED_SCARCE});
+    assert_false(sched_is_starved(s, 0)); /* worker 10 goes on */
+    step(s, (sched_event){.kind = SCHED_STARVED});
+    assert_int_equal(count(SCHED_DO_REFUSE), 0);
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = 10});
+    assert_int_equal(count(SCHED_DO_REFUSE), 0);
+    assert_true(sched_is_starved(s, 0));
+    assert_false(sched_is_starved(s, 1)); /* another program */
+    step(s, (sched_event){.kind = SCHED_STARVED, .job = 1});
+    assert_int_equal(count(SCHED_DO_REFUSE), 0);
+    step(s, (sched_event){.kind = SCHED_STARVED});
+    assert_int_equal(count(SCHED_DO_REFUSE), 2); /* of both shapes */
+    assert_int_equal(first(SCHED_DO_REFUSE)->client, 1);
+    assert_int_equal(sched_waiting(s), 0);
+    assert_false(sched_is_starved(s, 0));
+    sched_free(s);
+}
+
+/* So they are where a program has as many workers as it may. */
+static void calls_of_a_driver_are_refused_at_the_cap(void **state)
+{
+    sched *s = sched_new(cpus(2), 2);
+    (void)state;
+
+    sched_cap(s, 1);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
+    assert_false(sched_is_starved(s, 0));
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = 10});
+    assert_true(sched_is_starved(s, 0));
+    step(s, (sched_event){.kind = SCHED_STARVED});
+    assert_int_equal(count(SCHED_DO_REFUSE_CAPPED), 1);
+    assert_int_equal(sched_waiting(s), 0);
+    sched_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +421,8 @@ int main(void)
         cmocka_unit_test_teardown(a_job_that_is_full_refuses, clear),
         cmocka_unit_test_teardown(one_that_waits_behind_others_is_refused, clear),
         cmocka_unit_test_teardown(none_waits_for_ever_where_all_wait, clear),
+        cmocka_unit_test_teardown(calls_of_a_driver_are_refused_when_nothing_goes_on, clear),
+        cmocka_unit_test_teardown(calls_of_a_driver_are_refused_at_the_cap, clear),
         cmocka_unit_test_teardown(holders_are_asked_where_no_more_workers_can_start, clear),
         cmocka_unit_test_teardown(environments_share_no_worker, clear),
         cmocka_unit_test_teardown(few_environments_stay_ready, clear),
