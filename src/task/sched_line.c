@@ -94,12 +94,13 @@ static uint32_t resources_to_keep(const supply *s, const request *q, uint32_t ke
 
 /* Somebody waits for what leases hold, or for a worker where no more can be started: every
  * holder is asked once for each.
- * Which of them will be free first nobody knows, so all are asked. */
-static void reclaim_leases(supply *s, const request *q, sched_actions *out)
+ * Which of them will be free first nobody knows, so all are asked. What leases hold is of use to
+ * requests of the same pool, the workers themselves (`any_pool`) to those of every one. */
+static void reclaim_leases(supply *s, const request *q, bool any_pool, sched_actions *out)
 {
     for (size_t i = 0; i < s->crew.at.n; i++) {
         crew_worker *w = &s->crew.at.at[i].value;
-        if (w->state != CREW_LEASED || w->shape.group != q->shape.group) continue;
+        if (w->state != CREW_LEASED || (!any_pool && w->shape.group != q->shape.group)) continue;
         /* A client that only wants more of the same gets what others return. */
         if (q->what == WANTS_LEASE && w->holder == q->client &&
             !memcmp(&w->shape, &q->shape, sizeof q->shape))
@@ -244,7 +245,7 @@ static void reclaim_for_capped(const line *l, supply *s, sched_actions *out)
     for (size_t i = 0; i < l->at.n; i++) {
         const request *q = &l->at.at[i];
         const starts *j = q->lacks_worker ? starts_find(&s->starts, q->job, q->shape.environment) : NULL;
-        if (j && j->capped) reclaim_leases(s, q, out);
+        if (j && j->capped) reclaim_leases(s, q, true, out);
     }
 }
 
@@ -275,7 +276,7 @@ static void count_missing(supply *s, request *q, int64_t *missing, sched_actions
         if (!is_full) pools_plan_one(from, &q->shape);
         q->lacks_worker = true;
     }
-    if (q->lacks_worker && is_full) reclaim_leases(s, q, out);
+    if (q->lacks_worker && is_full) reclaim_leases(s, q, true, out);
 }
 
 /* Serves request i once, if all that it needs is there. Otherwise its holders are asked, or the workers
@@ -292,7 +293,7 @@ static bool serve_one(line *l, supply *s, size_t i, int64_t *missing, sched_acti
         *kept & shape_needs(&q->shape) ? NULL : pools_find(&s->pools, &q->shape, group, &bundle);
     uint32_t id = from ? crew_find_idle(&s->crew, q->job, q->shape.environment, asking_worker(q)) : 0;
     if (!from) {
-        reclaim_leases(s, q, out);
+        reclaim_leases(s, q, false, out);
         if (q->passed >= LINE_PATIENCE) *kept |= resources_to_keep(s, q, *kept);
         return false;
     }

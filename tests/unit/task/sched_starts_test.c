@@ -155,6 +155,30 @@ static void holders_are_asked_where_no_more_workers_can_start(void **state)
     sched_free(s);
 }
 
+/* A worker is of use in a group, too, whatever it was leased for. */
+static void holders_outside_a_group_are_asked_for_it(void **state)
+{
+    const sched_shape all = cpus(2);
+    sched_shape inside = cpus(1);
+    sched *s = sched_new(cpus(2), 1);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(0), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = &all, .n = 1});
+    assert_int_equal(count(SCHED_DO_GROUP), 1);
+    inside.group = 900;
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = inside, .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    assert_int_equal(count(SCHED_DO_RECLAIM), 0);
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = SCHED_SCARCE});
+    assert_int_equal(first(SCHED_DO_RECLAIM)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    sched_free(s);
+}
+
 /* ---- environments ---- */
 
 static sched_shape in_environment(double n, uint64_t environment)
@@ -424,6 +448,7 @@ int main(void)
         cmocka_unit_test_teardown(calls_of_a_driver_are_refused_when_nothing_goes_on, clear),
         cmocka_unit_test_teardown(calls_of_a_driver_are_refused_at_the_cap, clear),
         cmocka_unit_test_teardown(holders_are_asked_where_no_more_workers_can_start, clear),
+        cmocka_unit_test_teardown(holders_outside_a_group_are_asked_for_it, clear),
         cmocka_unit_test_teardown(environments_share_no_worker, clear),
         cmocka_unit_test_teardown(few_environments_stay_ready, clear),
         cmocka_unit_test_teardown(idle_workers_make_room, clear),
