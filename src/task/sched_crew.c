@@ -68,10 +68,11 @@ bool crew_runs_calls(const crew *c, uint32_t job, uint64_t environment, uint64_t
     return false;
 }
 
-bool crew_goes_on(const crew *c, uint32_t job)
+bool crew_goes_on(const crew *c, uint32_t job, uint64_t itself)
 {
     for (size_t i = 0; i < c->at.n; i++) {
         const crew_worker *w = &c->at.at[i].value;
+        if (w->state == CREW_IDLE && c->at.at[i].key == itself) continue;
         if (w->job == job && w->state != CREW_ACTOR && (!w->blocked || w->retired)) return true;
     }
     return false;

@@ -65,8 +65,8 @@ bool crew_has(const crew *c, uint32_t job, uint64_t environment);
 bool crew_runs_calls(const crew *c, uint32_t job, uint64_t environment, uint64_t itself);
 
 /* Whether a worker of the job that no actor has goes on: its call does not wait, or it has none and leaves
- * before long. */
-bool crew_goes_on(const crew *c, uint32_t job);
+ * before long. `itself` does not when it is idle: it is nobody's who asks, and asks itself. */
+bool crew_goes_on(const crew *c, uint32_t job, uint64_t itself);
 
 /* How many workers of the job no actor has. */
 int64_t crew_for_calls(const crew *c, uint32_t job);

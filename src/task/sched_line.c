@@ -185,9 +185,11 @@ static void refuse_hopeless(line *l, const supply *s, sched_actions *out)
 static bool is_starved(const supply *s, const request *q, bool *capped)
 {
     if (q->what != WANTS_LEASE || !q->lacks_worker) return false;
-    *capped = starts_is_stuck(&s->starts, &s->crew, q->job, q->shape.environment);
-    return *capped || (starts_is_full(&s->starts, q->job, q->shape.environment) &&
-                       !crew_goes_on(&s->crew, q->job) && !crew_makes_room(&s->crew, q->job));
+    uint64_t itself = asking_worker(q);
+    *capped = starts_is_stuck(&s->starts, &s->crew, q->job, q->shape.environment, itself);
+    if (*capped) return true;
+    return starts_is_full(&s->starts, q->job, q->shape.environment) &&
+           !crew_goes_on(&s->crew, q->job, itself) && !crew_makes_room(&s->crew, q->job);
 }
 
 static void refuse_one(line *l, size_t i, bool capped, sched_actions *out)

@@ -34,11 +34,12 @@ bool starts_is_full(const starts_table *t, uint32_t job, uint64_t environment)
     return j && j->full && j->starting == 0;
 }
 
-bool starts_is_stuck(const starts_table *t, const crew *c, uint32_t job, uint64_t environment)
+bool starts_is_stuck(const starts_table *t, const crew *c, uint32_t job, uint64_t environment,
+                     uint64_t itself)
 {
     const starts *j = starts_find(t, job, environment);
 
-    return j && j->capped && j->starting == 0 && !crew_goes_on(c, job);
+    return j && j->capped && j->starting == 0 && !crew_goes_on(c, job, itself);
 }
 
 void starts_plan_anew(starts_table *t)

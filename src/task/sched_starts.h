@@ -47,9 +47,10 @@ starts *starts_find(const starts_table *t, uint32_t job, uint64_t environment);
 /* No more workers of the job and environment can be started, and none is on its way. */
 bool starts_is_full(const starts_table *t, uint32_t job, uint64_t environment);
 
-/* Whether the job has as many workers as it may, and none could come to take another call without
- * anything being started: none is on its way, and all that it has wait. */
-bool starts_is_stuck(const starts_table *t, const crew *c, uint32_t job, uint64_t environment);
+/* Whether the job has as many workers as it may, and none could come to take another call of `itself`
+ * without anything being started: none is on its way, and all others wait. */
+bool starts_is_stuck(const starts_table *t, const crew *c, uint32_t job, uint64_t environment,
+                     uint64_t itself);
 
 /* The line is looked at from its beginning: nobody is missing. */
 void starts_plan_anew(starts_table *t);

@@ -56,6 +56,17 @@ static manta_status starved_wait(manta_task *t)
 }
 MANTA_REMOTE(starved_wait)
 
+/* Returns a reference to a call that it has made and does not wait for. */
+static manta_status starved_promise(manta_task *t)
+{
+    manta_ref r = manta_remote(starved_twice, manta_i64(4));
+    manta_status st = manta_return(t, 0, manta_refs(&r, 1));
+
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(starved_promise)
+
 static void check_value(manta_ref r, int64_t expected)
 {
     int64_t v;
@@ -118,6 +129,21 @@ static void all_wait_for_the_call(void)
     folder_remove();
 }
 
+/* The worker has nothing to do, and is not to be had by the call that it has made. */
+static void nobody_but_the_maker_is_there(void)
+{
+    manta_ref r = manta_remote(starved_promise);
+    const manta_ref *inner;
+    size_t n;
+    int64_t v;
+
+    OK(manta_get_refs(r, &inner, &n, MANTA_FOREVER));
+    CHECK(n == 1 && manta_get_i64(inner[0], &v, MANTA_FOREVER) == MANTA_ENOSPC);
+    SAYS("max_workers");
+    manta_release(r);
+    check_value(manta_remote(starved_twice, manta_i64(6)), 12);
+}
+
 /* An actor works for longer than a program has to be still before anything is refused. */
 static void an_actor_is_waited_for(void)
 {
@@ -136,5 +162,6 @@ void scenario_starved(void)
 {
     nobody_reads_the_stream();
     all_wait_for_the_call();
+    nobody_but_the_maker_is_there();
     an_actor_is_waited_for();
 }

@@ -418,6 +418,27 @@ static void calls_of_a_driver_are_refused_when_nothing_goes_on(void **state)
     sched_free(s);
 }
 
+/* A worker is idle, and the calls that it has made have not begun: it cannot be its own, and all others wait. */
+static void calls_of_an_idle_worker_are_refused_when_all_others_wait(void **state)
+{
+    sched *s = sched_new(cpus(2), 2);
+    (void)state;
+
+    sched_cap(s, 2);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 11, .shape = cpus(1), .n = 1});
+    assert_false(sched_is_starved(s, 0)); /* worker 10 goes on */
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = 10});
+    assert_true(sched_is_starved(s, 0));
+    assert_int_equal(count(SCHED_DO_REFUSE_CAPPED), 0); /* not at once: it is not the one that waits */
+    step(s, (sched_event){.kind = SCHED_STARVED});
+    assert_int_equal(first(SCHED_DO_REFUSE_CAPPED)->client, 11);
+    sched_free(s);
+}
+
 /* So they are where a program has as many workers as it may. */
 static void calls_of_a_driver_are_refused_at_the_cap(void **state)
 {
@@ -447,6 +468,7 @@ int main(void)
         cmocka_unit_test_teardown(none_waits_for_ever_where_all_wait, clear),
         cmocka_unit_test_teardown(calls_of_a_driver_are_refused_when_nothing_goes_on, clear),
         cmocka_unit_test_teardown(calls_of_a_driver_are_refused_at_the_cap, clear),
+        cmocka_unit_test_teardown(calls_of_an_idle_worker_are_refused_when_all_others_wait, clear),
         cmocka_unit_test_teardown(holders_are_asked_where_no_more_workers_can_start, clear),
         cmocka_unit_test_teardown(holders_outside_a_group_are_asked_for_it, clear),
         cmocka_unit_test_teardown(environments_share_no_worker, clear),
