@@ -95,6 +95,14 @@ static void sweep_node_socket(const char *name)
     node_socket_sweep(path);
 }
 
+void node_sweep(pid_t daemon)
+{
+    char name[24];
+
+    snprintf(name, sizeof name, "%d.sock", (int)daemon);
+    sweep_node_socket(name);
+}
+
 static void run_daemon(void *ctx)
 {
     const keeper *k = ctx;
@@ -105,16 +113,14 @@ static void run_daemon(void *ctx)
 static void run_keeper(void *ctx)
 {
     keeper *k = ctx;
-    char name[24];
 
     spawn_ignore_requests(); /* the driver's end is the node's */
     socket_close_all(&k->driver_fd, 1);
     begin_keeper(k);
     if (k->tell >= 0) tell_keeper(k); /* before the daemon says anything there */
     spawn_child daemon = start_kept(k, "manta-daemon", run_daemon);
-    snprintf(name, sizeof name, "%d.sock", (int)daemon.pid);
     keep_until_end(&daemon, k->driver_pidfd);
-    sweep_node_socket(name);
+    node_sweep(daemon.pid);
 }
 
 manta_status node_start(const node_config *c, pid_t *pid, int *fd, int *keeper_pidfd)

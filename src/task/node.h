@@ -72,6 +72,9 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon,
  * node_start(). The connection is closed on failure. */
 manta_status node_join(const node_config *c, int fd, pid_t *keeper, int *keeper_pidfd) MANTA_MUST_USE;
 
+/* Removes the socket of a program's own node whose daemon and keeper are dead, if they have left it. */
+void node_sweep(pid_t daemon);
+
 /* The program had several threads when its node was started. */
 extern bool node_has_threads;
 

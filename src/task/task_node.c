@@ -266,9 +266,11 @@ void manta_shutdown(void)
         /* A daemon that does not end (it may be stopped) is killed, which its
          * keeper answers by ending all the rest. */
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
-        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL);
+        bool is_late = socket_poll(&p, 1, STOP_LIMIT_MS) <= 0;
+        if (is_late) proc_signal(p.fd, SIGKILL);
         if (keeper > 0) spawn_reap(keeper);
         await_daemon();
+        if (is_late) node_sweep(daemon); /* on a busy machine neither of them may have come to it */
     }
     runtime_close();
 }

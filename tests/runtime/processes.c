@@ -396,6 +396,25 @@ static bool lives(int pid)
     return name && name[1] == ' ' && name[2] != 'Z';
 }
 
+/* Daemon and keeper do not come to it, and are killed: not even the node's socket is left. */
+static void stop_both(void)
+{
+    manta_node_info info;
+    char path[160];
+
+    folder_make();
+    CHECK(setenv("XDG_RUNTIME_DIR", folder, 1) == 0);
+    OK(manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 1, .address = "local"}));
+    OK(manta_node_get(&info));
+    snprintf(path, sizeof path, "%s/manta/%d.sock", folder, info.daemon_pid);
+    CHECK(access(path, F_OK) == 0);
+    CHECK(kill(info.keeper_pid, SIGSTOP) == 0 && kill(info.daemon_pid, SIGSTOP) == 0);
+    manta_shutdown();
+    CHECK(!lives(info.keeper_pid) && !lives(info.daemon_pid));
+    CHECK(access(path, F_OK) != 0);
+    folder_remove();
+}
+
 /* The keeper is killed: when manta_shutdown() returns, nothing is left all the same. */
 void scenario_keeper(void)
 {
@@ -412,4 +431,5 @@ void scenario_keeper(void)
     manta_shutdown();
     CHECK(!lives(info.daemon_pid));
     for (int i = 0; i < info.n_worker_pids; i++) CHECK(!lives(info.worker_pids[i]));
+    stop_both();
 }
