@@ -110,7 +110,7 @@ static void scenario_interrupted(void)
     for (int k = 0; k < 3; k++) {
         double soon = signal_waits(r, all[k], false), late = signal_waits(r, all[k], true);
         printf("%d: %.1f ms after a signal, %.1f ms where none ended the sleep\n", k, soon * 1e3, late * 1e3);
-        CHECK(soon < 0.1 && late < 0.1); /* the best of five, on a machine that has other work, too */
+        CHECK(soon < 10 && late < 10); /* far from LONG, on a machine that has other work, too */
     }
     CHECK(questions > 30);
     OK(manta_queue_new(0, NULL, &q));
