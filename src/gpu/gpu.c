@@ -15,9 +15,10 @@
 #include "base/mem.h"
 #include "gpu/driver.h"
 #include "gpu/image.h"
+#include "tensor/device_tiles.h"
 
 enum {
-    THREADS = 128, /* of a block */
+    THREADS = 128, /* of a block, where items have a thread each */
     RING_BYTES = 8 << 20,
     RING_HALF = RING_BYTES / 2,
 };
@@ -35,14 +36,16 @@ typedef struct gpu {
     bool waits[2]; /* the event of that half was recorded */
     size_t ring_at;
     int half;
-    int most_blocks; /* of a launch */
+    int most_blocks; /* of a launch of threads that take item after item */
     manta_error broken; /* code 0: it works */
 } gpu;
 
 static const char *const names[] = {
-#define NAME(name) "manta_" #name,
-    DEV_KERNELS(NAME)
+#define NAME(name)            "manta_" #name,
+#define TILE_NAME(name, size) "manta_" #name "_" #size,
+    DEV_KERNELS(NAME) DEV_TILE_KERNELS(TILE_NAME)
 #undef NAME
+#undef TILE_NAME
 };
 
 static gpu *gpu_of(device *d)
@@ -177,13 +180,18 @@ static manta_status gpu_zero(device *d, dev_addr at, size_t size)
 
 static manta_status launch(gpu *g, dev_launch *l)
 {
-    int64_t blocks = (l->items + THREADS - 1) / THREADS;
+    int threads = dev_kernel_threads(l->kernel);
+    int64_t blocks = l->items;
     void *args[2] = {l->args, &l->items};
 
-    if (blocks > g->most_blocks) blocks = g->most_blocks;
+    if (!threads) {
+        threads = THREADS;
+        blocks = (l->items + THREADS - 1) / THREADS;
+        if (blocks > g->most_blocks) blocks = g->most_blocks;
+    }
     CALL(g, names[l->kernel],
-         cuLaunchKernel(g->kernels[l->kernel], (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, g->stream, args,
-                        NULL));
+         cuLaunchKernel(g->kernels[l->kernel], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0, g->stream,
+                        args, NULL));
     return MANTA_OK;
 }
 

@@ -1,5 +1,6 @@
 /* kernels.cu - the bodies of all kernels, for GPUs. A thread takes item after item, so that a launch
- * may have more of them than threads. The kernel of NAME is called manta_NAME. */
+ * may have more of them than threads; a block of a kernel in tiles takes the one tile that has its number. The
+ * kernel of NAME is called manta_NAME. */
 #include "tensor/body.h"
 
 #include "tensor/body_all.inc"
@@ -14,3 +15,21 @@
     }
 
 DEV_KERNELS(KERNEL)
+
+#define TILE_KERNEL(name, size)                                                                              \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS_##size, 1)                                     \
+        manta_##name##_##size(const __grid_constant__ name##_args a, int64_t items)                          \
+    {                                                                                                        \
+        __shared__ __align__(16) name##_##size##_shared shared;                                              \
+        int thread = (int)threadIdx.x;                                                                       \
+        name##_##size##_regs r;                                                                              \
+        int32_t phases = name##_##size##_begin(&a, (int64_t)blockIdx.x, thread, &r);                         \
+        __syncthreads();                                                                                     \
+        for (int32_t p = 0; p < phases; p++) {                                                               \
+            name##_##size##_phase(&a, p, thread, &r, &shared);                                               \
+            __syncthreads();                                                                                 \
+        }                                                                                                    \
+        name##_##size##_end(&a, thread, &r);                                                                 \
+    }
+
+DEV_TILE_KERNELS(TILE_KERNEL)

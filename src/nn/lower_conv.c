@@ -2,8 +2,16 @@
 #include "nn/lower.h"
 
 #include "tensor/conv.h"
+#include "tensor/device_tiles.h"
 
 /* ---- dense ---- */
+
+static void add_gemm(lowering *w, const gemm_args *a)
+{
+    dev_tiling t = dev_gemm_tiling(a);
+
+    lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
+}
 
 /* m, n, k of the product; an operand that is not transposed is as wide as it is long. */
 static gemm_args dense_gemm(const plan_node *n)
@@ -25,7 +33,7 @@ static manta_status dense_forward(lowering *w, const plan_node *n)
     g.ldc = g.n;
     g.bias = lower_at(w, n->in_at[2]);
     g.relu = n->relu;
-    LOWER(w, gemm, g.m * g.n, g);
+    add_gemm(w, &g);
     return MANTA_OK;
 }
 
@@ -44,7 +52,7 @@ static void dense_input(lowering *w, const plan_node *n, dev_addr dy)
                                       .accumulate = n->accumulate[0],
                                       .mask = lower_at(w, n->mask_at)};
 
-    LOWER(w, gemm, g.m * g.n, g);
+    add_gemm(w, &g);
 }
 
 static void dense_weight(lowering *w, const plan_node *n, dev_addr dy)
@@ -61,7 +69,7 @@ static void dense_weight(lowering *w, const plan_node *n, dev_addr dy)
                                       .ldc = f.n,
                                       .accumulate = n->accumulate[1]};
 
-    LOWER(w, gemm, g.m * g.n, g);
+    add_gemm(w, &g);
 }
 
 static manta_status dense_backward(lowering *w, const plan_node *n)
@@ -79,12 +87,16 @@ static manta_status dense_backward(lowering *w, const plan_node *n)
 
 static void conv_forward(lowering *w, conv_args *a)
 {
-    LOWER(w, conv_forward, a->s.n * a->s.oh * a->s.ow * a->s.oc, *a);
+    dev_tiling t = dev_conv_forward_tiling(a);
+
+    lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
 }
 
 static void conv_data(lowering *w, conv_args *a)
 {
-    LOWER(w, conv_data, a->s.n * a->s.h * a->s.w * a->s.c, *a);
+    dev_tiling t = dev_conv_data_tiling(a);
+
+    lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
 }
 
 /* The gradients of kernel and bias; a has what the kernel saw and its gradient, dy is the node's. */
@@ -101,7 +113,8 @@ static void conv_weights(lowering *w, const plan_node *n, conv_args *a, dev_addr
         a->positions_first = conv_order(s) == CONV_POSITIONS_FIRST;
         a->counts_padding = conv_counts_padding(s);
         if (a->chunks > 1) a->part = lower_scratch(w, (size_t)(a->chunks * size) * sizeof(float));
-        LOWER(w, conv_weights, a->chunks * size, *a);
+        dev_tiling t = dev_conv_weights_tiling(a);
+        lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
         if (a->chunks > 1) LOWER(w, conv_weights_add, size, *a);
     }
     if (lower_wants(n, 2))

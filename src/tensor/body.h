@@ -20,7 +20,30 @@
  *   2. fma is vm_fma(), double or float division and square roots are the plain ones; no
  *      other function of libm; vmath.h for the rest.
  *   3. No memory, no recursion, no static data; arrays in a body have constant sizes.
- *   4. Neighbouring items read and write neighbouring elements where that can be chosen. */
+ *   4. Neighbouring items read and write neighbouring elements where that can be chosen.
+ *
+ * A *block body* is for kernels whose items can share what they read (body_tile.inc). Its item is a block: a
+ * rectangle of outputs, worked on by a fixed number of threads that have registers of their own and one piece of
+ * shared memory. It is three functions,
+ *
+ *     int32_t NAME_begin(args, block, thread, regs)     sets up a thread's registers; how many phases follow,
+ *                                                       the same number for all threads of the block
+ *     void NAME_phase(args, phase, thread, regs, shared)
+ *     void NAME_end(args, thread, regs)                 writes what belongs to the thread
+ *
+ * and a barrier stands before the first phase and behind every one:
+ *
+ *     thread 0   begin | phase 0 | phase 1 | ... | end
+ *     thread 1   begin | phase 0 | phase 1 | ... | end
+ *
+ * Within a phase no thread reads what another writes, nor do two write the same; what one leaves in shared
+ * memory the others read in a later phase. Shared memory is undefined in the first one. nvcc makes a loop with
+ * __syncthreads() of it, and registers of the registers; the fake device runs each phase for one thread after
+ * the other, forwards and backwards in turn, which is the same for whoever keeps to this. The rules above hold,
+ * and:
+ *   5. A thread's accumulators are indexed by numbers that the compiler knows, in loops marked UNROLLED:
+ *      else they lie in memory.
+ *   6. A chain is one thread's, from its first element to its last: blocks share outputs out, never a sum. */
 #ifndef TENSOR_BODY_H
 #define TENSOR_BODY_H
 
@@ -44,5 +67,14 @@ static inline void *body_at(dev_addr address);
 #endif
 
 #define BODY(name) BODY_FN void name##_body
+
+/* Before a loop: so often as it runs, or eight times. */
+#ifdef __CUDACC__
+#define UNROLLED       _Pragma("unroll")
+#define UNROLLED_EIGHT _Pragma("unroll 8")
+#else
+#define UNROLLED
+#define UNROLLED_EIGHT
+#endif
 
 #endif

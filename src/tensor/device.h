@@ -39,7 +39,7 @@ enum {
 };
 
 /* One call of a kernel: its body is run for each item in [0, items), in any order and
- * at the same time. */
+ * at the same time. The items of a kernel in tiles are blocks of threads. */
 typedef struct dev_launch {
     int kernel; /* dev_kernel of tensor/device_kernels.h */
     int64_t items;
