@@ -16,6 +16,14 @@
 
 DEV_KERNELS(KERNEL)
 
+/* What was brought BODY_LAG - 1 phases ago is there, for all threads. */
+static __device__ __forceinline__ void finish_phase()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(BODY_LAG - 1) : "memory");
+    __syncthreads();
+}
+
 #define TILE_KERNEL(name, size)                                                                              \
     extern "C" __global__ void __launch_bounds__(TILE_THREADS_##size, 1)                                     \
         manta_##name##_##size(const __grid_constant__ name##_args a, int64_t items)                          \
@@ -27,7 +35,7 @@ DEV_KERNELS(KERNEL)
         __syncthreads();                                                                                     \
         for (int32_t p = 0; p < phases; p++) {                                                               \
             name##_##size##_phase(&a, p, thread, &r, &shared);                                               \
-            __syncthreads();                                                                                 \
+            finish_phase();                                                                                  \
         }                                                                                                    \
         name##_##size##_end(&a, thread, &r);                                                                 \
     }

@@ -99,6 +99,32 @@ static void conv_data(lowering *w, conv_args *a)
     lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
 }
 
+/* Puts x with its padding into scratch, for a gradient that counts it; a's shape becomes one without padding. */
+static void pad_input(lowering *w, conv_args *a)
+{
+    conv_shape *s = &a->s;
+    int64_t need_h = (s->oh - 1) * s->sh + (s->kh - 1) * s->dh + 1,
+            need_w = (s->ow - 1) * s->sw + (s->kw - 1) * s->dw + 1,
+            h = s->top + s->h > need_h ? s->top + s->h : need_h,
+            width = s->left + s->w > need_w ? s->left + s->w : need_w, count = s->n * h * width * s->c;
+    fill_args zeros = {.value = 0};
+    copy_args copy = {.ndim = 4,
+                      .shape = {s->n, s->h, s->w, s->c},
+                      .from_step = {s->h * s->w * s->c, s->w * s->c, s->c, 1},
+                      .to_step = {h * width * s->c, width * s->c, s->c, 1},
+                      .from = a->x};
+
+    if (h == s->h && width == s->w) return;
+    zeros.to = lower_scratch(w, (size_t)count * sizeof(float));
+    copy.to = zeros.to + (dev_addr)((s->top * width + s->left) * s->c) * sizeof(float);
+    LOWER(w, fill, count, zeros);
+    LOWER(w, copy, s->n * s->h * s->w * s->c, copy);
+    a->x = zeros.to;
+    s->h = h;
+    s->w = width;
+    s->top = s->left = 0;
+}
+
 /* The gradients of kernel and bias; a has what the kernel saw and its gradient, dy is the node's. */
 static void conv_weights(lowering *w, const plan_node *n, conv_args *a, dev_addr dy)
 {
@@ -113,6 +139,7 @@ static void conv_weights(lowering *w, const plan_node *n, conv_args *a, dev_addr
         a->positions_first = conv_order(s) == CONV_POSITIONS_FIRST;
         a->counts_padding = conv_counts_padding(s);
         if (a->chunks > 1) a->part = lower_scratch(w, (size_t)(a->chunks * size) * sizeof(float));
+        if (a->counts_padding && s->groups == 1) pad_input(w, a);
         dev_tiling t = dev_conv_weights_tiling(a);
         lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
         if (a->chunks > 1) LOWER(w, conv_weights_add, size, *a);

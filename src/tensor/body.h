@@ -37,7 +37,9 @@
  *     thread 1   begin | phase 0 | phase 1 | ... | end
  *
  * Within a phase no thread reads what another writes, nor do two write the same; what one leaves in shared
- * memory the others read in a later phase. Shared memory is undefined in the first one. nvcc makes a loop with
+ * memory the others read in a later phase. Shared memory is undefined in the first one. What is to come from global
+ * to shared memory is asked for by body_bring(to, from) or body_bring_four(), on multiples of 16 bytes: it is there
+ * BODY_LAG phases later, and nobody touches its place in the meantime. nvcc makes a loop with
  * __syncthreads() of it, and registers of the registers; the fake device runs each phase for one thread after
  * the other, forwards and backwards in turn, which is the same for whoever keeps to this. The rules above hold,
  * and:
@@ -68,13 +70,30 @@ static inline void *body_at(dev_addr address);
 
 #define BODY(name) BODY_FN void name##_body
 
-/* Before a loop: so often as it runs, or eight times. */
+enum { BODY_LAG = 3 }; /* phases until something that was asked for is there */
+
+/* Before a loop: its rounds stand one behind the other in the code, or do not. */
 #ifdef __CUDACC__
-#define UNROLLED       _Pragma("unroll")
-#define UNROLLED_EIGHT _Pragma("unroll 8")
+#define UNROLLED     _Pragma("unroll")
+#define NOT_UNROLLED _Pragma("unroll 1")
+
+BODY_FN void body_bring(float *to, const float *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)));
+}
+
+BODY_FN void body_bring_four(float *to, const float *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)));
+}
 #else
 #define UNROLLED
-#define UNROLLED_EIGHT
+#define NOT_UNROLLED
+/* Defined by the includer. */
+static inline void body_bring(float *to, const float *from);
+static inline void body_bring_four(float *to, const float *from);
 #endif
 
 #endif

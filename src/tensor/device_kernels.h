@@ -11,7 +11,8 @@
  * reduce.inc has it: a first kernel leaves two doubles for each (chunk, column) in
  * `part`, (chunks, 2, columns); a second adds them in the order of the chunks.
  *
- * A kernel in tiles, OP_SIZE, does what the kernel OP does and has its arguments, but its items are
+ * A kernel in tiles, OP_SIZE, does what the kernel OP does and has its arguments (gemm_ta and gemm_tb are gemm with
+ * one operand transposed), but its items are
  * blocks of threads, a tile of outputs each; its number is DEV_OP_SIZE (device_tiles.h). */
 #ifndef TENSOR_DEVICE_KERNELS_H
 #define TENSOR_DEVICE_KERNELS_H
@@ -23,9 +24,11 @@
 #define DEV_KERNELS(K) DEV_KERNELS_MAIN(K) DEV_KERNELS_MORE(K)
 
 /* The sizes of an operation in ascending order; see device_tile_sizes.h. */
-#define DEV_TILES_OF(K, op) K(op, 16) K(op, 32) K(op, 64) K(op, 128)
+#define DEV_TILES_OF(K, op) K(op, 8) K(op, 16) K(op, 32) K(op, 64) K(op, 128)
 #define DEV_TILE_KERNELS(K)                                                                                  \
     DEV_TILES_OF(K, gemm)                                                                                    \
+    DEV_TILES_OF(K, gemm_ta)                                                                                 \
+    DEV_TILES_OF(K, gemm_tb)                                                                                 \
     DEV_TILES_OF(K, conv_forward) DEV_TILES_OF(K, conv_data) DEV_TILES_OF(K, conv_weights)
 
 #define DEV_ENUM(name)            DEV_##name,

@@ -22,6 +22,7 @@ typedef struct gemm_args {
     dev_addr a, b, c, bias, mask; /* bias, mask or 0 */
     bool ta, tb, accumulate, relu;
 } gemm_args;
+typedef gemm_args gemm_ta_args, gemm_tb_args;
 
 /* conv_forward: an output element each. conv_data: an element of dx each. conv_weights: chunks times the
  * weight's elements; with one chunk it goes to dw, else to part (chunks, weight). conv_weights_add: an

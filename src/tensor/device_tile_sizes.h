@@ -3,11 +3,12 @@
 #define TENSOR_DEVICE_TILE_SIZES_H
 
 /* name; rows and columns of a tile; how much of the summed index is brought to shared memory at a time;
- * rows and columns of one thread. A thread has as many elements of A and B to bring as of every other. Small
- * tiles are deep: few blocks run beside each other, and one slab must last until the next has come. */
+ * rows and columns of one thread. All threads bring equally many elements of A, and of B, four at least. Small
+ * tiles are deep: few of them run beside each other, so each phase must outlast what is asked for in it. */
 #define DEV_TILE_SIZES(S)                                                                                    \
+    S(8, 8, 16, 64, 1, 2)                                                                                    \
     S(16, 16, 16, 64, 2, 2)                                                                                  \
-    S(32, 32, 32, 32, 2, 4)                                                                                  \
+    S(32, 32, 32, 16, 2, 4)                                                                                  \
     S(64, 64, 64, 16, 4, 4)                                                                                  \
     S(128, 128, 64, 8, 8, 8)
 

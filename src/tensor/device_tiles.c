@@ -1,31 +1,29 @@
 /* device_tiles.c - how operations are cut into tiles, and which size of tile is taken. */
 #include "tensor/device_tiles.h"
 
-/* What a tile costs, in cycles of one multiprocessor as they were measured on one H200: for each element of the
- * chains where many tiles share the multiprocessor, and where a tile has it for itself and waits for its own
- * chains. */
+/* What a tile costs, in tenths of nanoseconds as they were measured on one H200: to begin, and for each element of
+ * its chains; where it has a multiprocessor for itself and waits for its own chains, and where many share one. */
+typedef struct tile_cost {
+    int lone_start, lone_step, shared_start, shared_step;
+} tile_cost;
+
 typedef struct tile_size {
     int rows, cols, depth, threads;
-    int shared_cost, lone_cost;
 } tile_size;
 
 enum {
-    TILE_COST_16 = 5,
-    TILE_COST_32 = 12,
-    TILE_COST_64 = 40,
-    TILE_COST_128 = 75,
-    TILE_LONE_16 = 8,
-    TILE_LONE_32 = 14,
-    TILE_LONE_64 = 44,
-    TILE_LONE_128 = 100,
-    TILE_START = 600, /* cycles, and the phases before the first product */
     TILES_ABREAST = 128, /* multiprocessors that are to be filled, of whichever GPU */
     TILE_LEAST_SAMPLES = 4, /* rows of a tile: with fewer, single outputs are as good */
 };
 
+static const tile_cost costs[DEV_TILE_COUNT] = {{62000, 65, 6700, 25},
+                                                {64600, 80, 7900, 31},
+                                                {91100, 204, 12400, 82},
+                                                {99100, 287, 32700, 301},
+                                                {176100, 636, 39500, 697}};
+
 static const tile_size sizes[] = {
-#define SIZE(name, rows, cols, depth, high, wide)                                                            \
-    {rows, cols, depth, TILE_THREADS_##name, TILE_COST_##name, TILE_LONE_##name},
+#define SIZE(name, rows, cols, depth, high, wide) {rows, cols, depth, TILE_THREADS_##name},
     DEV_TILE_SIZES(SIZE)
 #undef SIZE
 };
@@ -44,13 +42,14 @@ static int64_t count_blocks(const tile_product *p, int size)
     return p->n * ((p->rows + t->rows - 1) / t->rows) * ((p->cols + t->cols - 1) / t->cols);
 }
 
-/* Cycles until all blocks are done. */
+/* Tenths of nanoseconds until all blocks are done. */
 static int64_t estimate_cost(const tile_product *p, int size)
 {
     const tile_size *t = &sizes[size];
+    const tile_cost *c = &costs[size];
     int64_t depth = (p->depth + t->depth - 1) / t->depth * t->depth;
-    int64_t lone = TILE_START + depth * t->lone_cost;
-    int64_t together = (TILE_START + depth * t->shared_cost) * count_blocks(p, size) / TILES_ABREAST;
+    int64_t lone = c->lone_start + depth * c->lone_step;
+    int64_t together = (c->shared_start + depth * c->shared_step) * count_blocks(p, size) / TILES_ABREAST;
 
     return lone > together ? lone : together;
 }
@@ -86,15 +85,16 @@ static tile_product gemm_product(const gemm_args *a)
 
 static bool gemm_fits(const gemm_args *a)
 {
-    return fits_index((a->ta ? a->k : a->m) * a->lda) && fits_index((a->tb ? a->n : a->k) * a->ldb) &&
-           fits_index(a->m * a->ldc);
+    return !(a->ta && a->tb) && fits_index((a->ta ? a->k : a->m) * a->lda) &&
+           fits_index((a->tb ? a->n : a->k) * a->ldb) && fits_index(a->m * a->ldc);
 }
 
 dev_tiling dev_gemm_by(const gemm_args *a, int size)
 {
     tile_product p = gemm_product(a);
 
-    return gemm_fits(a) ? tile_by(&p, DEV_gemm_16, size) : none;
+    if (!gemm_fits(a)) return none;
+    return tile_by(&p, a->ta ? DEV_gemm_ta_8 : a->tb ? DEV_gemm_tb_8 : DEV_gemm_8, size);
 }
 
 dev_tiling dev_gemm_tiling(const gemm_args *a)
@@ -127,7 +127,7 @@ dev_tiling dev_conv_forward_by(const conv_args *a, int size)
 {
     tile_product p = forward_product(&a->s);
 
-    return conv_fits(&a->s) ? tile_by(&p, DEV_conv_forward_16, size) : none;
+    return conv_fits(&a->s) ? tile_by(&p, DEV_conv_forward_8, size) : none;
 }
 
 dev_tiling dev_conv_forward_tiling(const conv_args *a)
@@ -152,7 +152,7 @@ dev_tiling dev_conv_data_by(const conv_args *a, int size)
 {
     tile_product p = data_product(&a->s);
 
-    return conv_fits(&a->s) ? tile_by(&p, DEV_conv_data_16, size) : none;
+    return conv_fits(&a->s) ? tile_by(&p, DEV_conv_data_8, size) : none;
 }
 
 dev_tiling dev_conv_data_tiling(const conv_args *a)
@@ -168,17 +168,27 @@ static tile_product weights_product(const conv_args *a)
 {
     const conv_shape *s = &a->s;
 
-    return (tile_product){.rows = s->c,
+    int64_t taps = s->kh * s->kw;
+
+    return (tile_product){.rows = a->counts_padding ? taps * s->c : s->c,
                           .cols = s->oc,
                           .depth = (s->n < a->chunk ? s->n : a->chunk) * s->oh * s->ow,
-                          .n = a->chunks * s->kh * s->kw};
+                          .n = a->counts_padding ? a->chunks : a->chunks * taps};
+}
+
+/* Whether no tap meets padding. */
+static bool has_its_padding(const conv_shape *s)
+{
+    return s->top == 0 && s->left == 0 && (s->oh - 1) * s->sh + (s->kh - 1) * s->dh < s->h &&
+           (s->ow - 1) * s->sw + (s->kw - 1) * s->dw < s->w;
 }
 
 dev_tiling dev_conv_weights_by(const conv_args *a, int size)
 {
     tile_product p = weights_product(a);
 
-    return conv_fits(&a->s) && !a->counts_padding ? tile_by(&p, DEV_conv_weights_16, size) : none;
+    if (!conv_fits(&a->s) || (a->counts_padding && !has_its_padding(&a->s))) return none;
+    return tile_by(&p, DEV_conv_weights_8, size);
 }
 
 dev_tiling dev_conv_weights_tiling(const conv_args *a)
@@ -193,7 +203,7 @@ dev_tiling dev_conv_weights_tiling(const conv_args *a)
 
 int dev_kernel_threads(int kernel)
 {
-    int first = DEV_gemm_16;
+    int first = DEV_gemm_8;
 
     return kernel < first || kernel >= DEV_COUNT ? 0 : sizes[(kernel - first) % DEV_TILE_COUNT].threads;
 }

@@ -11,7 +11,9 @@
  *     conv_data      samples             inputs c        (kh, kw, o) that meet dy  each place (ih, iw)
  *     conv_weights   inputs c            outputs o       positions that see a tap  each chunk and tap (kh, kw)
  *
- * What meets padding is the same for all outputs of such a product, which is why samples are rows. */
+ * What meets padding is the same for all outputs of such a product, which is why samples are rows. Where a weight's
+ * gradient counts padding, it is for the caller to give x with its padding (top and left are 0, and no tap leaves
+ * x); then the rows of all taps are one product. */
 #ifndef TENSOR_DEVICE_TILES_H
 #define TENSOR_DEVICE_TILES_H
 
@@ -24,7 +26,8 @@ typedef struct dev_tiling {
 } dev_tiling;
 
 /* The operation in tiles of size `size` (0 to DEV_TILE_COUNT - 1). The kernel is DEV_COUNT where it cannot be
- * done in tiles: groups, a weight's gradient that counts padding, arrays of 2^31 elements and more. */
+ * done in tiles: groups, both operands transposed, padding that counts and is not in x, arrays of 2^31 elements
+ * and more. */
 dev_tiling dev_gemm_by(const gemm_args *a, int size);
 dev_tiling dev_conv_forward_by(const conv_args *a, int size);
 dev_tiling dev_conv_data_by(const conv_args *a, int size);

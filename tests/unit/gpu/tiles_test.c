@@ -59,7 +59,7 @@ static void test_products(void **state)
 
     if (!b) skip();
     for (int size = 0; size < DEV_TILE_COUNT; size++)
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < 3; way++) { /* not both transposed */
             gemm_in_tiles(b, 64, 10, 128, way & 1, way & 2, size);
             gemm_in_tiles(b, 133, 70, 301, way & 1, way & 2, size);
             gemm_in_tiles(b, 256, 192, 512, way & 1, way & 2, size);
