@@ -33,14 +33,21 @@ PyObject *py_ask(py_hook hook, ...)
     return out;
 }
 
+/* The runtime has so much room for a text, and cuts it where that ends, which may be within a letter. */
+static PyObject *readable_text(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 static PyObject *failure_dict(const manta_failure *f)
 {
     unsigned kind = (unsigned)f->kind;
 
-    return Py_BuildValue("{s:s,s:s,s:i,s:s,s:s,s:s,s:s}", "kind",
+    return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N}", "kind",
                          kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : "unknown", "code",
-                         manta_status_name(f->code), "pid", f->pid, "function", f->function, "host", f->host,
-                         "chain", f->chain, "text", f->text);
+                         manta_status_name(f->code), "pid", f->pid, "function", readable_text(f->function),
+                         "host", readable_text(f->host), "chain", readable_text(f->chain), "text",
+                         readable_text(f->text));
 }
 
 static void raise_instance(PyObject *e)
@@ -72,8 +79,7 @@ PyObject *py_raise(manta_status st, manta_ref ref)
         failure = failure_dict(&f);
         payload = payload_of(ref);
     }
-    text = PyUnicode_DecodeUTF8(f.kind ? f.text : e.text, (Py_ssize_t)strlen(f.kind ? f.text : e.text),
-                                "replace");
+    text = readable_text(f.kind ? f.text : e.text);
     status = PyUnicode_FromString(manta_status_name(st));
     if (text && status)
         raise_instance(py_ask(PY_HOOK_ERROR, status, text, failure ? failure : Py_None,
@@ -94,9 +100,11 @@ PyObject *py_raise_plain(manta_status st)
                      : st == MANTA_EIO                              ? PyExc_OSError
                                                                     : PyExc_RuntimeError;
     manta_error e;
+    PyObject *text;
 
     manta_error_get(&e);
-    PyErr_SetString(kind, e.text);
+    if ((text = readable_text(e.text))) PyErr_SetObject(kind, text);
+    Py_XDECREF(text);
     return NULL;
 }
 

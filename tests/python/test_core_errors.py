@@ -218,3 +218,12 @@ def test_keyboard_interrupt_of_the_function_is_a_cancel():
 
 
 assert subprocess
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_text_that_is_cut_within_a_letter(before):
+    """The runtime has room for some hundred bytes of it; the exception itself is whole."""
+    text = "x" * before + "\U0001f980" * 2000
+    with pytest.raises(ValueError) as e:
+        manta.get(fail.remote(ValueError(text)))
+    assert e.value.args == (text,)

@@ -112,6 +112,10 @@ def test_a_run_is_written_and_closed(tmp_path):
         run.report(3, 3, 0, {"loss": 1})
     with pytest.raises((ValueError, FileNotFoundError)):
         run.checkpoint(str(tmp_path / "none"), 3, None, "3")
+    (tmp_path / "odd").mkdir()
+    os.close(os.open(os.fsencode(tmp_path / "odd") + b"/\xff", os.O_CREAT | os.O_WRONLY, 0o600))
+    with pytest.raises(ValueError, match="names are UTF-8"):                # in a sentence that has the name
+        run.checkpoint(str(tmp_path / "odd"), 3, None, "3")
     with pytest.raises(RuntimeError, match="run"):
         _manta.Run(None, str(tmp_path), "a", None, True, None, 0, None, None)       # it is running now
     run.log(0, "a line")
