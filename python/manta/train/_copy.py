@@ -42,7 +42,7 @@ def copy_folder(source: str, to: str, began: float) -> None:
         raise ValueError(f"{source} has the folder of this run in it, and cannot be a checkpoint of it; expected a folder of "
                          "the checkpoint's own")
     os.makedirs(to)
-    _copy_all(source, to)
+    _copy_all(source, to, [os.stat(to), os.stat(source)])
 
 
 def is_temporary_root(folder: str) -> bool:
@@ -52,18 +52,29 @@ def is_temporary_root(folder: str) -> bool:
     return any(here == r or r.startswith(here.rstrip("/") + "/") for r in roots)
 
 
-def _copy_all(source: str, to: str) -> None:
+def _copy_all(source: str, to: str, above: list[os.stat_result]) -> None:
+    """above: the folders in which this one lies, the copy's own among them; a link that leads back to one has no end."""
     for entry in os.scandir(source):
         target = os.path.join(to, entry.name)
+        if not _is_text(entry.name):
+            raise ValueError(f"{entry.path!r} cannot be part of a checkpoint: expected a name in UTF-8")
         if entry.is_dir():
+            here = entry.stat()
+            if any(os.path.samestat(here, folder) for folder in above):
+                raise ValueError(f"{entry.path} is a link to a folder that it lies in itself, and cannot be part of a checkpoint")
             os.makedirs(target, exist_ok=True)
-            _copy_all(entry.path, target)
+            _copy_all(entry.path, target, [*above, here])
         elif entry.is_file():
             copy_file(entry.path, target)
         elif entry.is_symlink():
             raise FileNotFoundError(errno.ENOENT, "a checkpoint has a link to what is not there", entry.path)
         else:
             raise ValueError(f"{entry.path} is neither a file nor a folder, and cannot be part of a checkpoint")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8, as names in a checkpoint's list are."""
+    return name == name.encode(errors="replace").decode()
 
 
 def _copy_changed(source: str, to: str, began: float) -> None:
@@ -92,7 +103,7 @@ def _changed(source: str, began: float) -> list[str]:
             s = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        if stat.S_ISREG(s.st_mode) and s.st_uid == os.getuid() and s.st_mtime >= began:
+        if stat.S_ISREG(s.st_mode) and s.st_uid == os.getuid() and s.st_mtime >= began and _is_text(entry.name):
             out.append(entry.name)
     return out
 
@@ -136,8 +147,11 @@ def copy_file(source: str, to: str) -> None:
 def _copy_bytes(source: int, to: str, s: os.stat_result) -> None:
     out = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, stat.S_IMODE(s.st_mode) | stat.S_IWUSR)
     try:
-        if not _clone(source, out):
-            _copy_range(source, out)
+        if not _clone(source, out) and not _copy_range(source, out):
+            with open(source, "rb", closefd=False) as a, open(out, "wb", closefd=False) as b:
+                shutil.copyfileobj(a, b, 1 << 20)
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, to) from None         # the kernel names no file of these calls
     finally:
         os.close(out)
 
@@ -151,7 +165,8 @@ def _clone(source: int, out: int) -> bool:
         return False
 
 
-def _copy_range(source: int, out: int) -> None:
+def _copy_range(source: int, out: int) -> bool:
+    """False: the kernel cannot, as between file systems before Linux 5.19; nothing was copied then."""
     done = 0
     try:
         while n := os.copy_file_range(source, out, 1 << 30):
@@ -159,5 +174,5 @@ def _copy_range(source: int, out: int) -> None:
     except OSError:
         if done:
             raise
-        with open(source, "rb", closefd=False) as a, open(out, "wb", closefd=False) as b:   # file systems of old kernels
-            shutil.copyfileobj(a, b, 1 << 20)
+        return False
+    return True

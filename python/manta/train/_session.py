@@ -150,13 +150,21 @@ def report(metrics: Mapping[str, Any], checkpoint: Optional[Checkpoint] = None, 
     """
     if validation:
         raise NotImplementedError("report(): validation is not here yet")
-    if checkpoint_dir_name is not None and (not checkpoint_dir_name or "/" in checkpoint_dir_name or
-                                            checkpoint_dir_name in (".", "..", "manifest.json")):
+    if checkpoint_dir_name is not None and not _can_be_name(checkpoint_dir_name):
         raise ValueError(f"report(): checkpoint_dir_name is {checkpoint_dir_name!r}, expected the name of a folder")
     current("report()").report(metrics, checkpoint, checkpoint_dir_name, checkpoint_upload_fn)
     if delete_local_checkpoint_after_upload and checkpoint is not None:
         if not _copy.is_temporary_root(checkpoint.path):
             shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+
+def _can_be_name(name: object) -> bool:
+    """Whether a folder in a checkpoint may be called so."""
+    try:
+        return (isinstance(name, str) and 0 < len(name.encode()) < 256 and not set("/\0") & set(name) and
+                name not in (".", "..", "manifest.json"))
+    except UnicodeEncodeError:
+        return False
 
 
 def get_checkpoint() -> Optional[Checkpoint]:
