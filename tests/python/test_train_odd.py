@@ -29,6 +29,46 @@ def lines_of(path, name="reports.jsonl"):
     return [json.loads(line) for line in (pathlib.Path(path) / name).read_text().splitlines()]
 
 
+# ---- metrics ----
+
+class Mute:
+    def __repr__(self):
+        raise ValueError("it says nothing")
+
+
+def test_a_metric_that_cannot_be_told_ends_nothing(fit):
+    """The values themselves are in the result, what can be written of them in the files."""
+    itself = []
+    itself.append(itself)
+    given = {"": 1, "digits": 10**5000, "mute": Mute(), (1, 2): 3.5, "itself": itself, "fine": 0.5, "many": {1, 2}}
+    result = fit(lambda: train.report(given))
+    assert result.metrics["digits"] == 10**5000 and result.metrics[(1, 2)] == 3.5
+    kept = lines_of(result.path)[0]["metrics"]
+    assert kept == {"": 1, "digits": "<int>", "mute": "<Mute>", "(1, 2)": 3.5, "itself": "[[...]]", "fine": 0.5, "many": [1, 2]}
+    curves = lines_of(result.path, "metrics.jsonl")[0]["metrics"]
+    assert curves["fine"] == 0.5 and curves["?"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["z", "z" * 100])
+def test_the_best_is_kept_by_any_metric(fit, name):
+    """Also by one for which the record of curves would have had no room, or whose name is cut there."""
+    def loop():
+        for i in range(3):
+            train.report({**{f"m{k}": k for k in range(100)}, name: -i}, checkpoint=Checkpoint.from_dict({"i": i}))
+    result = fit(loop, keep=1, score=name)
+    assert result.get_best_checkpoint(name, "max").to_dict() == {"i": 0}
+
+
+def test_not_a_number_is_never_the_best(fit):
+    def loop():
+        for i, z in enumerate((float("nan"), 1.0, 2.0)):
+            train.report({"z": z}, checkpoint=Checkpoint.from_dict({"i": i}))
+    result = fit(loop)
+    assert [result.get_best_checkpoint("z", mode).to_dict()["i"] for mode in ("min", "max")] == [1, 2]
+    with pytest.raises(RuntimeError, match="a value of 'y'; their metrics are z"):
+        result.get_best_checkpoint("y", "max")
+
+
 # ---- folders ----
 
 def test_links_that_lead_back_are_refused(fit, tmp_path):
@@ -66,3 +106,56 @@ def test_names_that_no_checkpoint_can_have_are_refused_in_the_loop(fit, tmp_path
         train.report({"fine": 1}, checkpoint=checkpoint, checkpoint_dir_name="ü \n")
     result = fit(loop)
     assert result.history == [{"fine": 1}] and result.checkpoint.path.endswith("/ü \n")
+
+
+def test_of_a_file_and_a_folder_of_one_name_the_lower_ranks_is_taken(tmp_path):
+    from manta.train import _record
+    for rank, files in enumerate((("x", "y/a"), ("x/b", "y", "z/c"), ("z/d", "y/e"))):
+        for file in files:
+            (tmp_path / f"{rank}" / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / f"{rank}" / file).write_text(f"{rank}")
+    out = pathlib.Path(_record._merge([str(tmp_path / f"{rank}") for rank in range(3)], "all")) / "all"
+    assert {str(p.relative_to(out)): p.read_text() for p in out.rglob("*") if p.is_file()} == {
+        "x": "0", "y/a": "0", "z/c": "1", "z/d": "2", "y/e": "2"}
+
+
+# ---- the run's files ----
+
+def test_a_run_goes_on_behind_a_line_that_was_cut_off(fit):
+    """What a killed driver, or a disk, has left of reports.jsonl."""
+    def loop():
+        train.report({"x": 2})
+    path = pathlib.Path(fit(lambda: train.report({"x": 1})).path)
+    whole = (path / "reports.jsonl").read_bytes()
+    (path / "reports.jsonl").write_bytes(whole + b"\xff\xfe\n[1]\n7\n{}\n" + whole[:-20])
+    (path / "result.json").unlink()                 # it has not ended
+    result = fit(loop)
+    assert result.path == str(path) and result.history == [{"x": 1}, {"x": 2}]
+    assert Result.from_path(path).history == result.history
+
+
+HALVES = """
+import os, resource
+from manta.train import _record
+file = _record._open_reports("reports")
+_record._add_line(file, "first")
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))         # as a disk that is full within the next line
+try:
+    _record._add_line(file, "second")
+except OSError as e:
+    print(e.strerror)
+"""
+
+
+def test_no_line_is_added_by_halves(python, tmp_path):
+    assert python("-c", HALVES, cwd=tmp_path).stdout == "File too large\n"
+    assert (tmp_path / "reports").read_text() == "first\n"
+
+
+def test_a_storage_that_is_no_folder_is_refused(monkeypatch, tmp_path):
+    """docs/storage.md has programs set it for the trainers of C."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MANTA_STORAGE", "s3://bucket/runs")
+    with pytest.raises(NotImplementedError, match="MANTA_STORAGE is s3://bucket/runs.*storage_path"):
+        DataParallelTrainer(lambda: None, scaling_config=ScalingConfig(num_workers=0)).fit()
+    assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ that far, at once: then nothing is being written, and it must not wait for them.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -43,14 +44,14 @@ class Part:
 
 
 def _curve_name(name: object) -> str:
-    """A metric's name as the record of curves takes it: 63 bytes of UTF-8 without a NUL."""
-    return str(name).encode(errors="replace").replace(b"\0", b"?")[:63].decode(errors="ignore")
+    """A metric's name as the record of curves takes it: 1 to 63 bytes of UTF-8 without a NUL."""
+    return str(name).encode(errors="replace").replace(b"\0", b"?")[:63].decode(errors="ignore") or "?"
 
 
-def numbers(metrics: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The metrics that are numbers, for curves."""
+def numbers(metrics: Mapping[str, Any], first: Optional[str] = None) -> list[tuple[str, float]]:
+    """The metrics that are numbers, for curves. first: the one that must be among those for which the record has room."""
     out = []
-    for name, value in metrics.items():
+    for name, value in sorted(metrics.items(), key=lambda one: one[0] != first):
         try:
             if isinstance(value, (int, float)) or getattr(value, "ndim", None) == 0:
                 out.append((_curve_name(name), float(value)))
@@ -64,24 +65,40 @@ def _json_of(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
-    return repr(value)
+    return _told(value)
 
 
-def to_json(metrics: Mapping[str, Any]) -> str:
+def _told(value: Any) -> str:
+    """A value in words, whatever it is: a report is kept although one of its values cannot say what it is."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  of the value's own, or a number of thousands of digits
+        return f"<{type(value).__name__}>"
+
+
+def to_json(metrics: Mapping[Any, Any]) -> str:
     try:
         return json.dumps(metrics, default=_json_of)
-    except (TypeError, ValueError):
-        return json.dumps({str(k): repr(v) for k, v in metrics.items()})
+    except Exception:  # noqa: BLE001  names that are no texts, values that hold themselves or cannot be read
+        pass
+    out = {}
+    for name, value in metrics.items():
+        try:
+            out[name if isinstance(name, str) else _told(name)] = json.loads(json.dumps(value, default=_json_of))
+        except Exception:  # noqa: BLE001  this value alone
+            out[name if isinstance(name, str) else _told(name)] = _told(value)
+    return json.dumps(out)
 
 
 class Record:
     """A run's folder, as its driver writes it. Any thread may call."""
 
-    def __init__(self, run: _manta.Run) -> None:
+    def __init__(self, run: _manta.Run, score: Optional[str] = None) -> None:
         self._run = run
+        self._score = score             # the metric by which checkpoints are kept
         self.name, self.path = run.name, run.path
         self._lock = threading.RLock()
-        self._reports = open(os.path.join(self.path, REPORTS), "a", encoding="utf-8")
+        self._reports = _open_reports(os.path.join(self.path, REPORTS))
         self.history: list[dict[str, Any]] = []             # rank 0's
         self.checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = []
         self._index = _next_index(self.path)
@@ -132,9 +149,10 @@ class Record:
             self._sweep()
 
     def _sweep(self) -> None:
-        for name in os.listdir(self.path):
-            if name.startswith(".parts."):
-                shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):        # somebody has removed the run's folder
+            for name in os.listdir(self.path):
+                if name.startswith(".parts."):
+                    shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
 
     def heard(self, rank: int, message: tuple[Any, ...]) -> None:
         """A message of a rank: the listener's thread calls."""
@@ -151,9 +169,8 @@ class Record:
             total = self._before.get(rank, 0) + k + 1
             if rank == 0:
                 self.history.append(part.metrics)
-            self._reports.write(f'{{"rank": {rank}, "report": {total}, "time": {time.time():.6f}, '
-                                f'"metrics": {to_json(part.metrics)}}}\n')
-            self._reports.flush()
+            _add_line(self._reports, f'{{"rank": {rank}, "report": {total}, "time": {time.time():.6f}, '
+                                     f'"metrics": {to_json(part.metrics)}}}')
             self._run.report(total, total, rank, numbers(part.metrics))
             self._rounds.setdefault(k, {})[rank] = part
             part.waits = part.folder is not None
@@ -213,7 +230,7 @@ class Record:
         folder = _merge([p.folder for p in (parts[r] for r in ranks) if p.folder], name)
         metrics = parts[ranks[0]].metrics
         with self._lock:
-            path = self._run.checkpoint(folder, epoch, numbers(metrics), counts)
+            path = self._run.checkpoint(folder, epoch, numbers(metrics, self._score), counts)
             assert path is not None
             checkpoint = Checkpoint(os.path.join(path, name))
             self._index += 1
@@ -248,8 +265,34 @@ class Record:
         self._thread.join()
         with self._lock:
             self._sweep()
-            self._reports.close()
+            os.close(self._reports)
             self._run.close()
+
+
+def _open_reports(path: str) -> int:
+    """The file of reports, to be added to: behind a line that a program which was killed has not ended, a new one begins."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            os.write(file, b"\n")
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _add_line(file: int, line: str) -> None:
+    """Adds a line whole, or nothing of it."""
+    data = line.encode() + b"\n"
+    before = os.fstat(file).st_size
+    try:
+        while data:
+            data = data[os.write(file, data):]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, before)
+        raise
 
 
 def _merge(folders: list[str], name: str) -> str:
@@ -259,14 +302,19 @@ def _merge(folders: list[str], name: str) -> str:
     target = os.path.join(out, name)
     os.rename(folders[0], target)
     for folder in folders[1:]:
-        for at, _, files in os.walk(folder):
-            to = os.path.join(target, os.path.relpath(at, folder))
-            os.makedirs(to, exist_ok=True)
-            for file in files:
-                if not os.path.exists(os.path.join(to, file)):
-                    os.rename(os.path.join(at, file), os.path.join(to, file))
+        _add_folder(folder, target)
         shutil.rmtree(folder)
     return out
+
+
+def _add_folder(folder: str, target: str) -> None:
+    """Moves what another folder does not have of this one there; where one has a file and the other a folder, nothing."""
+    for entry in os.scandir(folder):
+        to = os.path.join(target, entry.name)
+        if not os.path.exists(to):
+            os.rename(entry.path, to)
+        elif entry.is_dir() and os.path.isdir(to):
+            _add_folder(entry.path, to)
 
 
 def _start_of(path: Optional[str]) -> Optional[Checkpoint]:
@@ -309,19 +357,22 @@ def open_record(run_config: RunConfig, kind: str, settings: Mapping[str, Any], f
     """
     keeping = run_config.checkpoint_config or CheckpointConfig()
     score = keeping.checkpoint_score_attribute
-    keep = (keeping.num_to_keep or 0, score, keeping.checkpoint_score_order if score else None)
+    keep = (keeping.num_to_keep or 0, _curve_name(score) if score else None, keeping.checkpoint_score_order if score else None)
     config = to_json({"trainer": kind, **settings})
     if folder is not None:
-        return Record(_manta.Run(folder, None, None, None, True, config, *keep))
+        return Record(_manta.Run(folder, None, None, None, True, config, *keep), score)
     storage = None if run_config.storage_path is None else os.fspath(run_config.storage_path)
     storage = storage or _manta.run_storage()
+    if "://" in storage:
+        raise NotImplementedError(f"MANTA_STORAGE is {storage}, and runs of manta.train lie in folders of this host: expected "
+                                  "RunConfig(storage_path=...) with one")
     os.makedirs(storage, exist_ok=True)
     name = run_config.name
     if name is None:
-        return Record(_manta.Run(None, storage, None, kind, False, config, *keep))
-    if is_done(os.path.join(storage, name)):
-        return Record(_manta.Run(None, storage, None, name, False, config, *keep))
-    return Record(_manta.Run(None, storage, name, None, True, config, *keep))
+        return Record(_manta.Run(None, storage, None, kind, False, config, *keep), score)
+    if "/" not in name and is_done(os.path.join(storage, name)):
+        return Record(_manta.Run(None, storage, None, name, False, config, *keep), score)
+    return Record(_manta.Run(None, storage, name, None, True, config, *keep), score)
 
 
 def is_done(path: str) -> bool:

@@ -57,10 +57,10 @@ class Result:
             raise ValueError(f"mode is {mode!r}, expected \"max\" or \"min\"")
         if not self.best_checkpoints:
             raise RuntimeError("no checkpoint was reported")
-        scored = [(m[metric], c) for c, m in self.best_checkpoints if metric in m]
+        scored = [(m[metric], c) for c, m in self.best_checkpoints if metric in m and m[metric] == m[metric]]     # no NaN
         if not scored:
-            known = sorted({k for _, m in self.best_checkpoints for k in m})
-            raise RuntimeError(f"no checkpoint was reported with {metric!r}; their metrics are {', '.join(known) or 'none'}")
+            known = sorted({str(k) for _, m in self.best_checkpoints for k in m})
+            raise RuntimeError(f"no checkpoint was reported with a value of {metric!r}; their metrics are {', '.join(known) or 'none'}")
         best = max if mode == "max" else min
         return best(scored, key=lambda one: one[0])[1]
 
@@ -96,17 +96,17 @@ def _read_json(path: str) -> dict[str, Any]:
 
 
 def _read_history(folder: str) -> list[tuple[int, dict[str, Any]]]:
-    """(number, metrics) of rank 0's reports; a line that a kill has cut off is none."""
+    """(number, metrics) of rank 0's reports; a line that a kill has cut off, or that is damaged, is none."""
     out = []
     try:
-        with open(os.path.join(folder, _record.REPORTS), encoding="utf-8") as f:
+        with open(os.path.join(folder, _record.REPORTS), encoding="utf-8", errors="replace") as f:
             for line in f:
                 try:
                     one = json.loads(line)
-                except ValueError:
+                    if one["rank"] == 0:
+                        out.append((int(one["report"]), dict(one["metrics"])))
+                except (ValueError, KeyError, TypeError):
                     continue
-                if one["rank"] == 0:
-                    out.append((one["report"], one["metrics"]))
     except FileNotFoundError:
         pass
     return out
