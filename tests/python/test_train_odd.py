@@ -119,6 +119,31 @@ def test_of_a_file_and_a_folder_of_one_name_the_lower_ranks_is_taken(tmp_path):
         "x": "0", "y/a": "0", "z/c": "1", "z/d": "2", "y/e": "2"}
 
 
+# ---- what a loop returns and prints ----
+
+def test_what_cannot_be_sent_back_fails_no_training(fit, capfd):
+    def loop():
+        train.report({"x": 1})
+        return threading.Lock()
+    manta.init(num_cpus=1)
+    try:
+        result = fit(loop, workers=1)
+    finally:
+        manta.shutdown()
+    assert result.metrics == {"x": 1} and result.return_value is None
+    assert "what the loop returned cannot be sent" in capfd.readouterr().err
+    assert "cannot pickle" in (pathlib.Path(result.path) / "log" / "rank-0.txt").read_text()
+
+
+def test_a_log_without_room_fails_no_loop():
+    from manta.train._rank import Log
+    full = os.open("/dev/full", os.O_WRONLY)
+    stream = io.StringIO()
+    print("here", file=Log(stream, full))
+    os.close(full)
+    assert stream.getvalue() == "here\n"
+
+
 # ---- the run's files ----
 
 def test_a_run_goes_on_behind_a_line_that_was_cut_off(fit):
@@ -132,6 +157,19 @@ def test_a_run_goes_on_behind_a_line_that_was_cut_off(fit):
     result = fit(loop)
     assert result.path == str(path) and result.history == [{"x": 1}, {"x": 2}]
     assert Result.from_path(path).history == result.history
+
+
+def test_a_run_whose_folder_goes_away_says_so(fit):
+    """With the result, in which what was reported is; and nothing stays for the next one."""
+    def loop():
+        train.report({"x": 1})
+        shutil.rmtree(train.get_context().get_trial_dir())
+    with pytest.raises(ControllerError, match="the end of the run could not be kept.*went away") as e:
+        fit(loop)
+    assert e.value.result.history == [{"x": 1}]
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("manta-")]
+    with pytest.raises(ZeroDivisionError):              # what was raised first is what is told
+        fit(lambda: (loop(), 1 / 0))
 
 
 HALVES = """
@@ -159,3 +197,17 @@ def test_a_storage_that_is_no_folder_is_refused(monkeypatch, tmp_path):
     with pytest.raises(NotImplementedError, match="MANTA_STORAGE is s3://bucket/runs.*storage_path"):
         DataParallelTrainer(lambda: None, scaling_config=ScalingConfig(num_workers=0)).fit()
     assert not list(tmp_path.iterdir())
+
+
+def test_configurations_of_a_wrong_kind_are_refused():
+    for make, text in ((lambda: RunConfig(name=5), "name is 5, expected a text"),
+                       (lambda: RunConfig(failure_config={"max_failures": 1}), "expected FailureConfig"),
+                       (lambda: RunConfig(checkpoint_config=3), "expected CheckpointConfig"),
+                       (lambda: RunConfig(worker_runtime_env={"env_vars": ["A"]}), "expected a dictionary of texts"),
+                       (lambda: CheckpointConfig(num_to_keep=1.5), "num_to_keep"),
+                       (lambda: CheckpointConfig(num_to_keep="2"), "num_to_keep"),
+                       (lambda: CheckpointConfig(checkpoint_score_attribute=5), "the name of a metric"),
+                       (lambda: FailureConfig(max_failures="3"), "max_failures"),
+                       (lambda: ScalingConfig(resources_per_worker=[1]), "a dictionary of numbers")):
+        with pytest.raises(ValueError, match=text):
+            make()

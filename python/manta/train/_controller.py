@@ -75,9 +75,13 @@ class Attempt:
         self._record = controller.record
         self._n = controller.scaling.total_workers
         self._listener = _channel.Listener(self._record.heard)
-        self._parts = self._record.begin_attempt(self._n, number, self._listener.tell)
+        try:
+            self._parts = self._record.begin_attempt(self._n, number, self._listener.tell)
+            self._folder = tempfile.mkdtemp(prefix="manta-train-")
+        except BaseException:
+            self._listener.close()
+            raise
         self._backend = controller.backend
-        self._folder = tempfile.mkdtemp(prefix="manta-train-")
         self._number = number
         self._actors: list[Any] = []
         self._starts: list[Any] = []
@@ -236,26 +240,36 @@ class Controller:
                     error = e
             status = "failed" if error else "done"
         finally:
-            self._finish(status, error)
+            wrong = self._finish(status, error)
+        error = error or wrong
         result = self._result(error)
         if error is not None:
             error.result = result
             raise error
         return result
 
-    def _finish(self, status: str, error: Optional[BaseException]) -> None:
+    def _finish(self, status: str, error: Optional[BaseException]) -> Optional[ControllerError]:
+        """Ends the record; what was wrong with that, which hides nothing that went wrong before."""
+        told = str(error).split("\n\n")[0] if error else None
         try:
-            told = str(error).split("\n\n")[0] if error else None
             self.record.finish(status, told or (str(sys.exc_info()[1]) if sys.exc_info()[1] else None))
+        except Exception as e:  # noqa: BLE001  a disk that is full, a folder that is gone
+            wrong = ControllerError(f"the end of the run could not be kept: {type(e).__name__}: {e}")
+            wrong.__cause__ = e
+            return wrong
         finally:
             self.record.close()
             self._give_back()
+        return None
 
     def _attempts(self) -> Optional[TrainingFailedError]:
         limit = (self.run_config.failure_config or FailureConfig()).max_failures
         failed = 0
         while True:
-            attempt = Attempt(self, failed)
+            try:
+                attempt = Attempt(self, failed)
+            except OSError as e:
+                raise ControllerError(f"the ranks could not be started: {e}") from e
             failures = attempt.run()
             if not failures:
                 self._value = attempt.value

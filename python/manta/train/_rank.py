@@ -5,24 +5,30 @@ import what looks at them.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any, Callable, Iterable, Mapping, Optional
 
+from manta import _core as _plain_core
 from manta.train import _channel, _session
 from manta.train._backend import Backend
 from manta.train.checkpoint import Checkpoint
 from manta.train.context import Place
 
+_core: Any = _plain_core            # which has no types
+
 
 class Log:
-    """A text stream whose lines go where they went, and to the rank's file in the run's folder as well."""
+    """A text stream whose lines go where they went, and to the rank's file in the run's folder as well, while that has room:
+    a loop does not fail because of what it prints."""
 
     def __init__(self, stream: Any, file: int) -> None:
         self._stream, self._file = stream, file
 
     def write(self, text: str) -> int:
-        os.write(self._file, text.encode(errors="replace"))
+        with contextlib.suppress(OSError):
+            os.write(self._file, text.encode(errors="replace"))
         return int(self._stream.write(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -60,11 +66,19 @@ class Rank:
         return os.getpid()
 
     def run(self, task: tuple[Callable[..., Any], Any, bool], shards: Mapping[str, Any]) -> Any:
-        """Runs the loop; what rank 0's returns."""
+        """Runs the loop; what rank 0's returns, if it can be sent: that it cannot is no failure of a training that is done."""
         if self._session is None:
             raise RuntimeError("the rank could not be started")
         out = run_loop(self._session, self._backend, task, shards)
-        return out if self._session.place.rank == 0 else None
+        if out is None or self._session.place.rank:
+            return None
+        try:
+            _core.put(out)              # as what this returns will be
+        except Exception as e:  # noqa: BLE001  whatever a value's own code raises
+            print(f"manta: what the loop returned cannot be sent, and is not in the result ({type(e).__name__}: {e})",
+                  file=sys.stderr)
+            return None
+        return out
 
 
 def run_loop(session: _session.Session, backend: Backend, task: tuple[Callable[..., Any], Any, bool],

@@ -19,6 +19,11 @@ def _whole(name: str, value: object, least: int) -> None:
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least} on")
 
 
+def _kind(name: str, value: object, kind: type, expected: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
 @dataclasses.dataclass
 class ScalingConfig:
     """How many workers there are, and what each may use.
@@ -49,6 +54,7 @@ class ScalingConfig:
         if self.num_workers is None:
             self.num_workers = 1
         _whole("num_workers", self.num_workers, 0)
+        _kind("resources_per_worker", self.resources_per_worker, Mapping, "a dictionary of numbers by name")
         if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
             raise ValueError("resources_per_worker has GPU and use_gpu is False: set use_gpu=True")
 
@@ -102,8 +108,10 @@ class CheckpointConfig:
     checkpoint_at_end: Optional[bool] = None
 
     def __post_init__(self) -> None:
-        if self.num_to_keep is not None and (isinstance(self.num_to_keep, bool) or self.num_to_keep <= 0):
+        if self.num_to_keep is not None and (isinstance(self.num_to_keep, bool) or not isinstance(self.num_to_keep, int) or
+                                             not 0 < self.num_to_keep < 1 << 31):
             raise ValueError(f"num_to_keep is {self.num_to_keep!r}, expected a whole number from 1 on, or None: all")
+        _kind("checkpoint_score_attribute", self.checkpoint_score_attribute, str, "the name of a metric")
         if self.checkpoint_score_order not in ("max", "min"):
             raise ValueError(f"checkpoint_score_order is {self.checkpoint_score_order!r}, expected \"max\" or \"min\"")
 
@@ -166,6 +174,7 @@ class RunConfig:
     local_dir: Optional[str] = None
 
     def __post_init__(self) -> None:
+        _kind("name", self.name, str, "a text: the run's folder is called so")
         if self.storage_filesystem is not None:
             raise NotImplementedError("RunConfig: storage_filesystem (pyarrow) is not here; storage_path is a folder")
         if self.stop is not None:
@@ -179,6 +188,10 @@ class RunConfig:
             if "://" in path and not path.startswith("file://"):
                 raise NotImplementedError(f"RunConfig: storage_path is {path}, expected a folder of this host")
             self.storage_path = os.path.abspath(os.path.expanduser(path.removeprefix("file://")))
+        _kind("failure_config", self.failure_config, FailureConfig, "FailureConfig")
+        _kind("checkpoint_config", self.checkpoint_config, CheckpointConfig, "CheckpointConfig")
+        _kind("worker_runtime_env", self.worker_runtime_env, Mapping, "a dictionary")
+        _kind("env_vars of worker_runtime_env", (self.worker_runtime_env or {}).get("env_vars"), Mapping, "a dictionary of texts")
         if self.failure_config is None:
             self.failure_config = FailureConfig()
         if self.checkpoint_config is None:
