@@ -16,6 +16,7 @@ The launcher is one loop around poll(): signals, the ends of ranks, their output
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import importlib.util
 import json
@@ -193,6 +194,7 @@ class Launcher:
         self._told_at: Optional[float] = None           # when the ranks were told to end
         self._deadline: Optional[float] = None          # when they, or what is written last, will have had their time
         self._hurry = False                             # it is past, or somebody has asked twice
+        self._is_full = False                           # an output could not be written
         self._guard = Guard()
         self._wake, self._writing = socket.socketpair()
         self._wake.setblocking(False)
@@ -229,7 +231,7 @@ class Launcher:
             for number in ENDING:           # the status is decided, while the interpreter takes its time to end
                 signal.signal(number, signal.SIG_IGN)
         if self._signal:
-            return 128 + self._signal
+            return 1 if self._is_full and self._signal == signal.SIGPIPE else 128 + self._signal
         return self._failure.status if self._failure else 0
 
     def _attempt(self, attempt: int, environment: Mapping[str, str]) -> None:
@@ -294,8 +296,8 @@ class Launcher:
         for sink in {self._out, self._err}:
             try:
                 sink.write()
-            except OSError:
-                self._lose_reader(sink)
+            except OSError as e:
+                self._lose_reader(sink, e)
 
     def _reap(self) -> None:
         """Takes leave of the ranks that have ended; the first that failed ends the others."""
@@ -339,9 +341,13 @@ class Launcher:
         elif self._told_at is None:
             self._end(number)
 
-    def _lose_reader(self, sink: Sink) -> None:
-        """`manta launch ... | head`: the ranks end, and the launch as by SIGPIPE."""
+    def _lose_reader(self, sink: Sink, error: OSError) -> None:
+        """`manta launch ... | head`: the ranks end, and the launch as by SIGPIPE. A disk that is full is told of."""
         sink.discard()
+        if error.errno != errno.EPIPE:
+            self._is_full = True
+            if sink is not self._err:
+                self._say(f"manta launch: the output cannot be written: {error.strerror}")
         if not self._signal and self._failure is None:
             self._signal = signal.SIGPIPE
         if self._told_at is None:

@@ -269,6 +269,12 @@ def test_a_reader_that_leaves_ends_the_ranks(launch):
     assert p.wait(DEADLINE_S) == 128 + signal.SIGPIPE
 
 
+def test_an_output_without_room_is_told(launch):
+    with open("/dev/full", "w") as full:
+        done = launch("while True: print('again')", "-n", 2, stdout=full)
+    assert done.returncode == 1 and b"manta launch: the output cannot be written: No space left on device\n" in done.stderr
+
+
 def test_a_reader_that_stands_still_holds_up_no_signal(launch, tmp_path):
     p = launch("make(f'there{rank}')\nwhile True: print('z' * 1000)", "-n", 2, "--grace", 0.2, wait=False)
     for rank in range(2):
@@ -495,10 +501,10 @@ def test_a_reader_that_leaves_after_a_failure_changes_nothing(launch, tmp_path):
         while True:
             print("x" * 1000, flush=True)
             time.sleep(0.002)
-    """, "-n", 2, "--grace", 2, wait=False)
+    """, "-n", 2, "--grace", 5, wait=False)
     assert p.stdout.readline() == b"[rank 0] told\n"
     p.stdout.close()
-    (tmp_path / "closed").write_text("1")
+    make(tmp_path / "closed")
     said = p.stderr.read()
     assert p.wait(DEADLINE_S) == 3 and b"rank 1 failed" in said and said.count(b"did not end") == 1, said
 
@@ -509,5 +515,5 @@ def test_a_guard_that_stands_still_is_not_waited_for(launch, tmp_path):
     rank = int((tmp_path / "begun").read_text())
     (guard,) = {int(n) for n in pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()} - {rank}
     os.kill(guard, signal.SIGSTOP)
-    (tmp_path / "go").write_text("1")
+    make(tmp_path / "go")
     assert p.wait(DEADLINE_S) == 0
