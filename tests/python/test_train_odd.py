@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import threading
 
@@ -135,6 +136,16 @@ def test_what_cannot_be_sent_back_fails_no_training(fit, capfd):
     assert "cannot pickle" in (pathlib.Path(result.path) / "log" / "rank-0.txt").read_text()
 
 
+def test_a_loop_of_this_process_may_train(fit, tmp_path):
+    def loop():
+        inner = DataParallelTrainer(lambda: train.report({"inner": 1}), scaling_config=ScalingConfig(num_workers=0),
+                                    run_config=RunConfig(name="inner", storage_path=tmp_path)).fit()
+        train.report(inner.metrics)
+    assert fit(loop).metrics == {"inner": 1}
+    with pytest.raises(RuntimeError, match="no loop runs"):
+        train.report({})
+
+
 def test_a_log_without_room_fails_no_loop():
     from manta.train._rank import Log
     full = os.open("/dev/full", os.O_WRONLY)
@@ -170,6 +181,23 @@ def test_a_run_whose_folder_goes_away_says_so(fit):
     assert not [t.name for t in threading.enumerate() if t.name.startswith("manta-")]
     with pytest.raises(ZeroDivisionError):              # what was raised first is what is told
         fit(lambda: (loop(), 1 / 0))
+
+
+def test_files_of_a_run_that_are_damaged(fit):
+    """They are told of in words, or count as not there."""
+    path = pathlib.Path(fit(lambda: train.report({"x": 1})).path)
+    (path / "result.json").write_text("[1]")                # nobody knows how it ended
+    assert Result.from_path(path).metrics == {"x": 1}
+    kept = (path / "trainer.pkl").read_bytes()
+    for data in (b"", kept[:50], kept[:-9], b"garbage", pickle.dumps([1]), pickle.dumps({"a": b"x"})):
+        (path / "trainer.pkl").write_bytes(data)
+        with pytest.raises(ValueError, match="trainer.pkl is damaged: make the trainer again"):
+            DataParallelTrainer.restore(path)
+    (path / "trainer.pkl").write_bytes(pickle.dumps({**pickle.loads(kept), "metadata": b"x"}))
+    with pytest.raises(ValueError, match="metadata of this run cannot be read"):
+        DataParallelTrainer.restore(path)
+    (path / "trainer.pkl").write_bytes(kept)
+    assert DataParallelTrainer.restore(path).fit().history == [{"x": 1}, {"x": 1}]
 
 
 HALVES = """

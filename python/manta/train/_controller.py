@@ -292,7 +292,8 @@ class Controller:
         n = self.record._made.get(first.rank, 0)
         where = f"in the loop, after {n} report{'' if n == 1 else 's'}" if first.has_begun else "before its loop began"
         block = first.block(where, now, f"manta logs {self.record.name} --rank {first.rank}")
-        print(block, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):          # nobody reads it any more, and the training goes on
+            print(block, file=sys.stderr, flush=True)
         for failure in failures:
             self.record.log(failure.rank, failure.what)
         if goes_on:

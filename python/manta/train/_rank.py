@@ -85,13 +85,13 @@ def run_loop(session: _session.Session, backend: Backend, task: tuple[Callable[.
              shards: Mapping[str, Any]) -> Any:
     loop, config, takes_config = task
     session.begin(shards)
-    _session.set_current(session)
+    before = _session.set_current(session)          # a loop of this process may train, too
     try:
         out = loop(config) if takes_config else loop()
         backend.end(session.place)
         return out
     finally:
-        _session.set_current(None)
+        _session.set_current(before)
         sys.stdout.flush()
         sys.stderr.flush()
         session.close()

@@ -379,6 +379,7 @@ def is_done(path: str) -> bool:
     """Whether a run has ended well."""
     try:
         with open(os.path.join(path, "result.json"), encoding="utf-8") as f:
-            return bool(json.load(f).get("status") == "done")
+            told = json.load(f)
+            return isinstance(told, dict) and told.get("status") == "done"
     except (OSError, ValueError):
         return False

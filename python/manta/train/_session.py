@@ -126,9 +126,11 @@ def _plain(value: Any) -> Any:
 _current: Optional[Session] = None
 
 
-def set_current(session: Optional[Session]) -> None:
+def set_current(session: Optional[Session]) -> Optional[Session]:
+    """Says which loop runs in this process, and returns which one did."""
     global _current
-    _current = session
+    before, _current = _current, session
+    return before
 
 
 def current(what: str) -> Session:

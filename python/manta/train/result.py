@@ -89,8 +89,8 @@ class Result:
 def _read_json(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as f:
-            out: dict[str, Any] = json.load(f)
-            return out
+            out = json.load(f)
+            return out if isinstance(out, dict) else {}
     except (OSError, ValueError):
         return {}
 

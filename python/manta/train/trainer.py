@@ -25,6 +25,8 @@ from manta.train.result import Result
 __all__ = ["BaseTrainer", "DataParallelTrainer", "TrainingFailedError"]
 
 TRAINER = "trainer.pkl"         # in a run's folder: what restore() makes the trainer of
+_KEPT = ("__class__", "run_config", "scaling_config", "train_loop_config", "backend_config", "dataset_config", "metadata",
+         "train_loop_per_worker", "starting_checkpoint")
 
 
 def _takes_config(loop: Callable[..., Any]) -> bool:
@@ -113,8 +115,7 @@ class DataParallelTrainer(BaseTrainer):
     def _keep(self, folder: str) -> None:
         """Leaves in the run's folder what restore() needs; a loop that cannot be pickled is then to be given again."""
         known: dict[str, Any] = {}
-        for name in ("__class__", "run_config", "scaling_config", "train_loop_config", "backend_config", "dataset_config",
-                     "metadata", "train_loop_per_worker", "starting_checkpoint"):
+        for name in _KEPT:
             try:
                 known[name] = _dump(getattr(self, name))
             except Exception:  # noqa: BLE001  restore() says that it is missing
@@ -148,15 +149,14 @@ class DataParallelTrainer(BaseTrainer):
             raise ValueError(f"{folder}: there is no run of a trainer that could be taken up")
         if _record.is_done(folder):
             raise ValueError(f"{folder}: the run has ended well; resume_from_checkpoint begins another one from its checkpoint")
-        with open(os.path.join(folder, TRAINER), "rb") as f:
-            known = pickle.load(f)
+        known = _read_kept(os.path.join(folder, TRAINER))
         given: dict[str, Any] = {"train_loop_per_worker": train_loop_per_worker, "train_loop_config": train_loop_config,
                                  "scaling_config": scaling_config, "run_config": run_config}
         known["__class__"] = known["__class__"] or _dump(cls)
         missing = [name for name, data in known.items() if data is None and given.get(name) is None]
         if missing:
             raise ValueError(f"restore(): {', '.join(missing)} of this run could not be kept; give it to restore() again")
-        kept: dict[str, Any] = {name: pickle.loads(data) if given.get(name) is None else given[name]
+        kept: dict[str, Any] = {name: _load(name, data) if given.get(name) is None else given[name]
                                 for name, data in known.items()}
         kind: Any = kept.pop("__class__")
         kind = kind if issubclass(kind, cls) else cls
@@ -165,6 +165,25 @@ class DataParallelTrainer(BaseTrainer):
                                      resume_from_checkpoint=kept.pop("starting_checkpoint"), **kept)
         out._folder = folder
         return out
+
+
+def _read_kept(path: str) -> dict[str, Optional[bytes]]:
+    """What _keep() has left. ValueError: it is damaged."""
+    try:
+        with open(path, "rb") as f:
+            known = pickle.load(f)
+        if set(known) == set(_KEPT) and all(data is None or isinstance(data, bytes) for data in known.values()):
+            return dict(known)
+    except Exception:  # noqa: BLE001  whatever bytes that are none of a pickle's lead to
+        pass
+    raise ValueError(f"{path} is damaged: make the trainer again, with the name of the run, which then goes on")
+
+
+def _load(name: str, data: Optional[bytes]) -> Any:
+    try:
+        return pickle.loads(data or b"")
+    except Exception as e:
+        raise ValueError(f"restore(): {name} of this run cannot be read ({type(e).__name__}: {e}); give it to restore() again") from e
 
 
 def _dump(value: Any) -> bytes:
