@@ -131,6 +131,8 @@ static http_trouble trouble_of(CURLcode r)
 {
     switch (r) {
     case CURLE_OK: return HTTP_NONE;
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL: return HTTP_ADDRESS;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY: return HTTP_NAME;
     case CURLE_COULDNT_CONNECT: return HTTP_CONNECT;

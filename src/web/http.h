@@ -18,6 +18,7 @@
 
 typedef enum http_trouble {
     HTTP_NONE, /* there is an answer */
+    HTTP_ADDRESS, /* the address is none: a port beyond 65535, a space */
     HTTP_NAME, /* the name of the host is not known */
     HTTP_CONNECT, /* nobody listens there, or no way leads there */
     HTTP_TLS, /* no trust: certificate, version, name */

@@ -9,6 +9,7 @@ bool retry_is_useful(const http_call *c)
 {
     switch (c->trouble) {
     case HTTP_NONE: break;
+    case HTTP_ADDRESS:
     case HTTP_TLS:
     case HTTP_TOO_LONG: return false;
     default: return true;

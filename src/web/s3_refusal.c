@@ -40,6 +40,7 @@ static manta_status fail_trouble(const s3_call *c)
         manta_status code;
         const char *what, *remedy;
     } words[] = {
+        [HTTP_ADDRESS] = {MANTA_EINVAL, "the address is none", "check AWS_ENDPOINT_URL"},
         [HTTP_NAME] = {MANTA_EIO, "the name of the host is not known",
                        "check AWS_ENDPOINT_URL, AWS_REGION and the network's name server"},
         [HTTP_CONNECT] = {MANTA_EIO, "there is no connection",

@@ -278,6 +278,7 @@ BRIEF = {"MANTA_S3_TIMEOUT_S": "1"}     # where nobody answers; whoever does may
 REFUSALS = [
     ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch", "are not valid there"),
     ({"AWS_ENDPOINT_URL": "http://nobody.invalid", "MANTA_S3_TIMEOUT_S": "5"}, "not known", "AWS_ENDPOINT_URL"),
+    ({"AWS_ENDPOINT_URL": "http://127.0.0.1:99999"}, "; tries: 1)", "check AWS_ENDPOINT_URL"),
     ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9", **BRIEF}, "no connection", "can be reached from here"),
     ({"AWS_ACCESS_KEY_ID": ""}, "no credentials for S3", "~/.aws/credentials"),
     ({"MANTA_STORAGE": "s3://absent/runs"}, "NoSuchBucket", "make it, or correct its name"),
