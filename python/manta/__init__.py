@@ -25,3 +25,20 @@ __all__ = [
     "method", "node_info", "placement_group_find", "placement_group_get", "placement_group_new", "placement_group_ready",
     "placement_group_remove", "placement_group_wait", "put", "remote", "shutdown", "wait",
 ]
+
+# Models: imported when they are first asked for, so that import stays quick.
+_LAZY = {"Dataset": "manta.models", "Input": "manta.layers", "Model": "manta.models", "Sequential": "manta.models",
+         "load_model": "manta.models", "zoo": "manta.models"}
+_LAZY_MODULES = ("callbacks", "initializers", "layers", "losses", "metrics", "models", "optimizers", "regularizers")
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"manta.{name}")
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'manta' has no attribute {name!r}")

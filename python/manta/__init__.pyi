@@ -3,7 +3,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from concurrent.futures import Future
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
+from manta import callbacks as callbacks
 from manta import exceptions as exceptions
+from manta import initializers as initializers
+from manta import layers as layers
+from manta import losses as losses
+from manta import metrics as metrics
+from manta import models as models
+from manta import optimizers as optimizers
+from manta import regularizers as regularizers
+from manta.layers import Input as Input
+from manta.models import Dataset as Dataset
+from manta.models import Model as Model
+from manta.models import Sequential as Sequential
+from manta.models import load_model as load_model
+from manta.models import zoo as zoo
 
 T = TypeVar("T")
 P = ParamSpec("P")

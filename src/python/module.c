@@ -1,7 +1,7 @@
 /* module.c - the module: its state, its types and its functions. Everything is made in the second
  * phase and hangs on the module's state, which lasts as long as the process: references and threads of
  * the runtime may be there until its very end. */
-#include "py.h"
+#include "model.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -84,6 +84,7 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"group_get", py_group_get, METH_O, NULL},
                                   {"run_storage", py_run_storage, METH_NOARGS, NULL},
                                   {"run_config", py_run_config, METH_O, NULL},
+                                  {"layer_classes", py_layer_classes, METH_NOARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
@@ -123,7 +124,9 @@ static int module_exec(PyObject *module)
               add_type(module, &py_function_spec, &s->function) &&
               add_type(module, &py_actor_spec, &s->actor) && add_type(module, &py_method_spec, &s->method) &&
               add_type(module, &py_stream_spec, &s->stream) && add_type(module, &py_watch_spec, &s->watch) &&
-              add_type(module, &py_run_spec, &s->run) && add_type(module, &py_ranks_spec, &s->ranks);
+              add_type(module, &py_run_spec, &s->run) && add_type(module, &py_ranks_spec, &s->ranks) &&
+              add_type(module, &py_dataset_spec, &s->dataset) &&
+              add_type(module, &py_model_spec, &s->model) && add_type(module, &py_session_spec, &s->session);
     return ok ? 0 : -1;
 }
 

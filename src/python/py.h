@@ -54,7 +54,8 @@ typedef enum py_hook {
 
 typedef struct py_state {
     PyObject *module;
-    PyTypeObject *ref, *block, *function, *actor, *method, *stream, *watch, *run, *ranks;
+    PyTypeObject *ref, *block, *function, *actor, *method, *stream, *watch, *run, *ranks, *dataset, *model,
+        *session;
     PyObject *hooks[PY_HOOK_COUNT];
     PyTypeObject *ndarray; /* NULL: numpy was not met yet */
     PyObject *dtypes[MANTA_DTYPE_COUNT];

@@ -13,6 +13,7 @@ SAYS = {
     "crawl.py": ["200 pages of 200"],
     "average_weights.py": ["converged to w = 0.1000, b = 0.3000"],
     "average_gradients.py": ["converged to w = 0.1000, b = 0.3000"],
+    "model.py": ["Total params: 658 (2.57 KB)", "good enough: True", "the same predictions: True"],
     "train_loop.py": ["w: 3.00", "checkpoints kept: 2"],
     "train_data.py": ["a: 2.00, b: -1.00, batches of an epoch: 18"],
 }
@@ -32,7 +33,7 @@ def test_an_example(python, name):
         assert line in done.stdout.splitlines() or line in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("name", ["hello.py", "train_loop.py", "train_data.py"])
+@pytest.mark.parametrize("name", ["hello.py", "model.py", "train_loop.py", "train_data.py"])
 def test_types(name):
     """mypy --strict accepts an example that has types, and so the type files that it uses."""
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", EXAMPLES / name], capture_output=True, text=True,
