@@ -184,6 +184,16 @@ def test_a_model_inside_another_brings_its_weights():
     assert same(outer.get_weights()[:2], before)
 
 
+def test_a_layer_in_two_models_has_a_name_in_each():
+    inner = manta.Sequential([manta.Input((4,)), layers.Dense(3)])
+    inner.get_weights()
+    first = manta.Sequential([inner, layers.Dense(1)])
+    second = manta.Sequential([manta.Sequential([manta.Input((4,)), layers.Dense(4)]), inner])
+    assert same(first.get_weights()[:2], inner.get_weights())
+    assert list(second.weights)[2:] == ["sequential_1/dense/kernel", "sequential_1/dense/bias"]
+    assert same(second.get_weights()[2:], inner.get_weights())
+
+
 # ---- weights, files, compile again ----
 
 def test_weights_come_and_go():

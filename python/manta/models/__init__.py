@@ -12,6 +12,7 @@
 |---|---|
 | _model | Model, Sequential, load_model, zoo: building, compiling, weights, files |
 | _training | fit, evaluate, predict, single batches |
+| _workers, _helper | fit(workers=2): the program's side, and the process that trains for it |
 | _graph | what calls of layers make, and the Keras configuration of it |
 | _dataset, _arrays | samples by words and in arrays |
 | _listen, _summary, _words | callbacks as C calls them; the table of summary(); names and values |

@@ -81,14 +81,14 @@ def inputs_of(model: _manta.Model, x: Any) -> list[Any]:
     return arrays
 
 
-def dataset_of(model: _manta.Model, x: Any, y: Any, sample_weight: Any) -> _manta.Dataset:
-    """Samples in arrays. y None: they have no targets."""
+def columns_of(model: _manta.Model, x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
+    """Samples in arrays, as the columns of a dataset. y None: they have no targets."""
     inputs, outputs = model.inputs, model.outputs
     alone = len(inputs) == 1 and (y is None or len(outputs) == 1)
-    columns = [("x" if alone else p[0], a) for p, a in zip(inputs, inputs_of(model, x))]
+    columns = [("x" if alone else str(p[0]), a) for p, a in zip(inputs, inputs_of(model, x))]
     if y is not None:
-        columns += [("y" if alone else p[0], a) for p, a in zip(outputs, by_port("y", y, outputs))]
+        columns += [("y" if alone else str(p[0]), a) for p, a in zip(outputs, by_port("y", y, outputs))]
     if sample_weight is not None:
         columns.append(("sample_weight", array("sample_weight", sample_weight).astype("float32")))
     _check_count(columns)
-    return _manta.Dataset([(name, *lend(a)) for name, a in columns])
+    return dict(columns)

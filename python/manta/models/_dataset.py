@@ -22,59 +22,64 @@ class Dataset:
     def __init__(self, source: str | Mapping[str, Any]):
         if isinstance(source, str):
             self._dataset = _manta.Dataset(source)
+            self._made: tuple[Any, ...] = ("words", source)
         elif isinstance(source, Mapping):
-            self._dataset = _manta.Dataset([(str(k), *lend(array(str(k), v))) for k, v in source.items()])
+            columns = [(str(k), *lend(array(str(k), v))) for k, v in source.items()]
+            self._dataset = _manta.Dataset(columns)
+            self._made = ("arrays", columns)
         else:
             raise TypeError(f"Dataset: {type(source).__name__} is given, expected words such as \"mnist\", or a dict of arrays")
 
-    def _with(self, dataset: _manta.Dataset) -> Dataset:
+    def _stage(self, name: str, *options: Any) -> Dataset:
+        """What a stage makes of it. How it was made is kept, so that another process can make it too."""
         out = object.__new__(Dataset)
-        out._dataset = dataset
+        out._dataset = getattr(self._dataset, name)(*[o._dataset if isinstance(o, Dataset) else o for o in options])
+        out._made = ("stage", self, name, options)
         return out
 
     def take(self, n: int) -> Dataset:
         """The first n samples: `data.take(1000)`."""
-        return self._with(self._dataset.take(n))
+        return self._stage("take", n)
 
     def skip(self, n: int) -> Dataset:
         """All but the first n samples: `data.skip(1000)`."""
-        return self._with(self._dataset.skip(n))
+        return self._stage("skip", n)
 
     def repeat(self, times: int = -1) -> Dataset:
         """So many passes; -1: without end: `data.repeat(2)`."""
-        return self._with(self._dataset.repeat(times))
+        return self._stage("repeat", times)
 
     def shuffle(self, buffer: int = 0, seed: int = 0) -> Dataset:
         """Another order each epoch, drawn from a buffer of so many (0: all): `data.shuffle(seed=3)`. fit() shuffles anyway."""
-        return self._with(self._dataset.shuffle(buffer, seed))
+        return self._stage("shuffle", buffer, seed)
 
     def batch(self, size: int, drop_remainder: bool = False) -> Dataset:
         """Batches: `data.batch(32)`. fit() makes them itself unless a dataset has them."""
-        return self._with(self._dataset.batch(size, drop_remainder))
+        return self._stage("batch", size, drop_remainder)
 
     def cache(self) -> Dataset:
         """Kept in memory from the first pass on: `data.cache()`."""
-        return self._with(self._dataset.cache())
+        return self._stage("cache")
 
     def scale(self, column: str, divisor: float) -> Dataset:
         """A column divided: `data.scale("x", 255)`."""
-        return self._with(self._dataset.scale(column, divisor))
+        return self._stage("scale", column, divisor)
 
     def cast(self, column: str, dtype: str) -> Dataset:
         """A column as another dtype: `data.cast("y", "int64")`."""
-        return self._with(self._dataset.cast(column, dtype))
+        return self._stage("cast", column, dtype)
 
     def rename(self, before: str, after: str) -> Dataset:
         """A column by another name: `data.rename("label", "y")`."""
-        return self._with(self._dataset.rename(before, after))
+        return self._stage("rename", before, after)
 
     def zip(self, other: Dataset) -> Dataset:
         """The columns of both, side by side: `images.zip(labels)`."""
-        return self._with(self._dataset.zip(other._dataset))
+        return self._stage("zip", other)
 
     def concatenate(self, other: Dataset) -> Dataset:
         """These samples, then the other's: `a.concatenate(b)`."""
-        return self._with(self._dataset.concatenate(other._dataset))
+        return self._stage("concatenate", other)
 
     @property
     def count(self) -> int | None:

@@ -13,6 +13,7 @@ from manta.models._graph import Graph, Tensor, call_layer, functional_object, na
 from manta.models._summary import shape_text, size_text, table
 from manta.models._training import Training
 from manta.models._words import Config, nearest, plain
+from manta.models._workers import Remote
 
 
 class BoundOptimizer:
@@ -86,6 +87,7 @@ class Model(Training):
     """
 
     class_name = "Functional"
+    _graph: Graph | None
 
     def __init__(self, inputs: Any = None, outputs: Any = None, name: str | None = None, *, seed: int = 0):
         self._start(name, seed)
@@ -102,10 +104,11 @@ class Model(Training):
         self.seed = seed
         self.trainable = True
         self.stop_training = False
-        self._graph: Graph | None = None
+        self._graph = None
         self._loaded: dict[str, Any] | None = None
         self._built: _manta.Model | None = None
         self._session: _manta.Session | None = None
+        self._remote: Remote | None = None
         self._compiled: dict[str, Any] | None = None
         self._settings: dict[str, Any] = {}
         self._inputs_shape: list[Any] | None = None
@@ -168,8 +171,13 @@ class Model(Training):
 
     def _nested(self) -> list[tuple[str, Model]]:
         """Models among its layers, and what they are called here."""
-        layers = [] if self._loaded is not None else self.layers
-        return [(layer.assigned_name or layer.given_name, layer) for layer in layers if isinstance(layer, Model)]
+        members = self._members()
+        names = names_for(members)
+        return [(names[id(layer)], layer) for layer in members if isinstance(layer, Model)]
+
+    def _members(self) -> list[Any]:
+        """All its layers, inputs too; of a model from a file none that is an object of its own."""
+        return self._graph.layers if self._graph else []
 
     def _open(self, blank: bool = False) -> _manta.Session:
         """A session of the model as it is now."""
@@ -179,6 +187,8 @@ class Model(Training):
 
     def _opened(self) -> _manta.Session:
         """The session, made when it is first needed; models inside bring their weights."""
+        if self._remote is not None:
+            self._remote.look()
         if self._session is None:
             self._session = self._open()
             for name, inner in self._nested():
@@ -315,10 +325,10 @@ class Model(Training):
         g = self._graph
         if g is None or not any(len(c[0].inputs) > 1 for c in g.calls) and len(g.inputs) == len(g.outputs) == 1:
             return None
-        out: dict[str, str] = {}
+        names, out = names_for(g.layers), dict[str, str]()
         for call in g.calls:
-            text = ", ".join(f"{t.layer.assigned_name}[{g.number[id(t.call)]}][{t.index}]" for t in call[0].inputs) or "-"
-            name = call[0].layer.assigned_name
+            text = ", ".join(f"{names[id(t.layer)]}[{g.number[id(t.call)]}][{t.index}]" for t in call[0].inputs) or "-"
+            name = names[id(call[0].layer)]
             out[name] = f"{out[name]}, {text}" if name in out else text
         return out
 
@@ -402,6 +412,9 @@ class Sequential(Model):
         elif isinstance(first, Model) and first._can_build():
             config["build_input_shape"] = [None, *first._build().inputs[0][2]]
         return {"class_name": "Sequential", "config": config}
+
+    def _members(self) -> list[Any]:
+        return self._layers
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Says what samples look like, the batch first: `model.build((None, 784))`."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from manta import _manta
 from manta.callbacks import History
-from manta.models import _arrays
+from manta.models import _arrays, _workers
 from manta.models._dataset import Dataset
 from manta.models._listen import Printer, listener, prepare
 
@@ -41,6 +41,7 @@ class Training:
     _session: _manta.Session | None
     _compiled: dict[str, Any] | None
     _settings: dict[str, Any]
+    _remote: _workers.Remote | None
 
     # What the other half has.
     def _build(self) -> _manta.Model: raise NotImplementedError
@@ -48,33 +49,34 @@ class Training:
     def _open(self, blank: bool = False) -> _manta.Session: raise NotImplementedError
     def _need_compiled(self) -> None: raise NotImplementedError
     def _weights(self) -> dict[str, Any]: raise NotImplementedError
+    def to_json(self) -> str: raise NotImplementedError
     def _meet(self, x: Any) -> None: ...
 
     # ---- data ----
 
-    def _dataset(self, x: Any, y: Any, sample_weight: Any = None) -> _manta.Dataset:
+    def _dataset(self, x: Any, y: Any, sample_weight: Any = None) -> Dataset:
         """What was given as a dataset: words, a Dataset, or arrays."""
         if isinstance(x, (str, Dataset)):
             if y is not None or sample_weight is not None:
                 raise ValueError("a dataset has targets and weights of its own: expected y and sample_weight to be left out")
-            return (Dataset(x) if isinstance(x, str) else x)._dataset
+            return Dataset(x) if isinstance(x, str) else x
         if hasattr(x, "__next__"):
             raise TypeError("x is a generator, expected arrays, words such as \"mnist\", or a manta.Dataset")
         self._meet(x)
-        return _arrays.dataset_of(self._build(), x, y, sample_weight)
+        return Dataset(_arrays.columns_of(self._build(), x, y, sample_weight))
 
-    def _split(self, data: _manta.Dataset, share: float) -> tuple[_manta.Dataset, _manta.Dataset]:
+    def _split(self, data: Dataset, share: float) -> tuple[Dataset, Dataset]:
         """The data, and its last part."""
         if not 0 < share < 1:
             raise ValueError(f"validation_split is {share!r}, expected a share between 0 and 1")
-        if data.count is None or data.is_batched:
+        if data.count is None or data._dataset.is_batched:
             raise ValueError("validation_split: expected data of known length that has no batches")
         first = int(data.count * (1.0 - share))
         if first in (0, data.count):
             raise ValueError(f"validation_split is {share!r}, which leaves nothing of {data.count} samples for one part")
         return data.take(first), data.skip(first)
 
-    def _validation(self, given: Any) -> _manta.Dataset:
+    def _validation(self, given: Any) -> Dataset:
         if isinstance(given, (tuple, list)):
             if len(given) not in (2, 3):
                 raise ValueError(f"validation_data has {len(given)} parts, expected (x, y) or (x, y, sample_weight)")
@@ -91,11 +93,13 @@ class Training:
         """Trains: `history = model.fit(x, y, epochs=5, validation_split=0.1)`.
 
         x and y are arrays (lists or dicts of them for several inputs or outputs), or x alone is a manta.Dataset or the words
-        of one ("mnist"). Ctrl-C ends it after a step, with KeyboardInterrupt; the model then has the weights of that step."""
+        of one ("mnist"). Ctrl-C ends it after a step, with KeyboardInterrupt; the model then has the weights of that step.
+
+        workers=2 computes each step in two processes, of which one may be killed without changing the result: that of one
+        process with compile(shards=2). A batch has batch_size samples over all of them."""
         self._need_compiled()
-        if _whole("workers", workers, 1) > 1:
-            raise NotImplementedError("workers is more than 1, and this process would have to be forked, threads and all; "
-                                      "expected 1: `manta train --workers 2` trains a saved model in several")
+        if self._remote is not None:
+            raise RuntimeError("a callback cannot train the model that it is called for")
         data, validation = self._dataset(x, y, sample_weight), None
         if validation_data is not None:
             validation = self._validation(validation_data)
@@ -110,11 +114,21 @@ class Training:
         self.stop_training = False
         if epochs <= first:
             return history
-        self._opened().fit(data, validation, [listener(c, self, params) for c in many], epochs, first, batch, 0,
-                           _whole("steps_per_epoch", steps_per_epoch, 1), bool(shuffle),
-                           _whole("validation_batch_size", validation_batch_size, 1),
-                           _whole("validation_steps", validation_steps, 1), _class_weights(class_weight), 0)
+        count = _whole("workers", workers, 1) or 1
+        options: list[Any] = [epochs, first, batch if count == 1 else 0, 0 if count == 1 else batch or 32,
+                   _whole("steps_per_epoch", steps_per_epoch, 1), bool(shuffle),
+                   _whole("validation_batch_size", validation_batch_size, 1), _whole("validation_steps", validation_steps, 1)]
+        listeners, weights = [listener(c, self, params) for c in many], _class_weights(class_weight)
+        if count == 1:
+            self._fit_here(data, validation, listeners, *options, weights, 0)
+        else:
+            _workers.fit(self, self._opened(), count, self.to_json(), self._settings, data, validation, listeners, options,
+                         weights)
         return history
+
+    def _fit_here(self, data: Dataset, validation: Dataset | None, *options: Any) -> None:
+        given: tuple[Any, ...] = (data._dataset, None if validation is None else validation._dataset, *options)
+        self._opened().fit(*given)
 
     def _computing(self) -> _manta.Session:
         """A session to compute with: a copy, where a callback of a fit asks."""
@@ -134,7 +148,7 @@ class Training:
         params = {"verbose": verbose, "steps": steps}
         many = prepare(callbacks, self, params)
         self.stop_training = False
-        found = self._computing().evaluate(data, [listener(c, self, params) for c in many], _whole("batch_size", batch_size, 1),
+        found = self._computing().evaluate(data._dataset, [listener(c, self, params) for c in many], _whole("batch_size", batch_size, 1),
                                            _whole("steps", steps, 1))
         if verbose not in (0, False):
             print(" - ".join(f"{name}: {value:.4f}" for name, value in found))
@@ -148,11 +162,11 @@ class Training:
         data = self._dataset(x, None)
         params = {"verbose": verbose}
         many = prepare(callbacks, self, params)
-        if data.count is None or data.is_batched:
+        if data.count is None or data._dataset.is_batched:
             raise ValueError("predict: expected data of known length that has no batches")
         outputs = [_arrays.empty((data.count, *shape)) for _, _, shape in self._build().outputs]
         self.stop_training = False
-        self._computing().predict(data, [_arrays.lend(a) for a in outputs], [listener(c, self, params) for c in many],
+        self._computing().predict(data._dataset, [_arrays.lend(a) for a in outputs], [listener(c, self, params) for c in many],
                                   _whole("batch_size", batch_size, 1))
         return outputs[0] if len(outputs) == 1 else outputs
 
