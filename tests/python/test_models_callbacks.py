@@ -1,8 +1,5 @@
 """Callbacks of a fit, in Python and of the library; Ctrl-C; exceptions."""
 import csv
-import os
-import signal
-import threading
 
 import pytest
 
@@ -99,22 +96,33 @@ def test_any_object_with_hooks_will_do():
             regression().fit(X, Y, verbose=0, callbacks=[bad])
 
 
-def test_control_c_ends_after_a_step():
-    began = threading.Event()
+# Interrupts itself, from another thread, when the training is under way; the arguments of fit come from outside.
+INTERRUPTED = """
+import os, signal, sys, threading, numpy, manta
+from manta import callbacks, layers
+signal.signal(signal.SIGINT, signal.default_int_handler)
+x = numpy.ones((64, 4), numpy.float32)
+model = manta.Sequential([manta.Input((4,)), layers.Dense(1)])
+model.compile(manta.optimizers.SGD(1e-6), "mse", threads=1)
+began = threading.Event()
+def interrupt():
+    began.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    model.fit(x, x[:, :1], batch_size=8, epochs=100_000_000, verbose=0, workers=int(sys.argv[1]),
+              callbacks=[callbacks.LambdaCallback(on_epoch_end=lambda e, logs: began.set())])
+except KeyboardInterrupt:
+    print("interrupted", model.optimizer.iterations >= 8, numpy.isfinite(model.get_weights()[0]).all())
+model.fit(x, x[:, :1], verbose=0)
+print("and again")
+"""
 
-    def interrupt():
-        began.wait()
-        os.kill(os.getpid(), signal.SIGINT)
 
-    model = regression(1e-6)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y, batch_size=8, epochs=100_000_000, verbose=0,
-                  callbacks=[callbacks.LambdaCallback(on_epoch_end=lambda e, logs: began.set())])
-    thread.join()
-    assert model.optimizer.iterations >= 8 and numpy.isfinite(model.get_weights()[0]).all()
-    model.fit(X, Y, verbose=0)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_control_c_ends_after_a_step(python, workers):
+    done = python("-c", INTERRUPTED, workers)
+    assert done.stdout.splitlines() == ["interrupted True True", "and again"], done.stdout + done.stderr
 
 
 # ---- the library's ----

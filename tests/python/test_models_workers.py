@@ -1,4 +1,4 @@
-"""fit(workers=2): the bits of one process, deaths of workers and of the process between, callbacks, Ctrl-C."""
+"""fit(workers=2): the bits of one process, deaths of workers and of the process between, callbacks."""
 import os
 import pathlib
 import signal
@@ -127,23 +127,6 @@ def test_an_exception_ends_it_with_whole_weights():
     with pytest.raises(RuntimeError, match="a callback cannot train"):
         model.fit(X, Y, verbose=0, workers=2, callbacks=[on_epoch_end(lambda e, logs: model.fit(X, Y, verbose=0))])
     model.fit(X, Y, verbose=0, workers=2)
-
-
-def test_control_c_ends_after_a_step():
-    began = threading.Event()
-
-    def interrupt():
-        began.wait()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    model = classifier()
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y, batch_size=16, epochs=100_000_000, verbose=0, workers=2, callbacks=[on_epoch_end(lambda e, logs: began.set())])
-    thread.join()
-    assert model.optimizer.iterations >= 4 and all(numpy.isfinite(w).all() for w in model.get_weights())
-    model.fit(X, Y, verbose=0)
 
 
 def test_the_process_between_may_die():
