@@ -16,7 +16,9 @@ from manta.layers import Input as Input
 from manta.models import Dataset as Dataset
 from manta.models import Model as Model
 from manta.models import Sequential as Sequential
+from manta.models import from_keras as from_keras
 from manta.models import load_model as load_model
+from manta.models import to_keras as to_keras
 from manta.models import zoo as zoo
 
 T = TypeVar("T")

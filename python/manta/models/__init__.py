@@ -13,6 +13,7 @@
 | _model | Model, Sequential, load_model, zoo: building, compiling, weights, files |
 | _training | fit, evaluate, predict, single batches |
 | _workers, _helper | fit(workers=2): the program's side, and the process that trains for it |
+| _keras | models between Manta and a Keras that is installed |
 | _graph | what calls of layers make, and the Keras configuration of it |
 | _dataset, _arrays | samples by words and in arrays |
 | _listen, _summary, _words | callbacks as C calls them; the table of summary(); names and values |
@@ -22,6 +23,7 @@ A model becomes the text of a Keras configuration, which the library reads as it
 layers, their options and defaults, and says what is wrong with them. NumPy is imported when the first array is met.
 """
 from manta.models._dataset import Dataset
+from manta.models._keras import from_keras, to_keras
 from manta.models._model import Model, Sequential, load_model, zoo
 
-__all__ = ["Dataset", "Model", "Sequential", "load_model", "zoo"]
+__all__ = ["Dataset", "Model", "Sequential", "from_keras", "load_model", "to_keras", "zoo"]
