@@ -77,6 +77,7 @@ typedef struct manta_node_options {
     int num_gpus;
     uint64_t memory; /* bytes that tasks may ask for together; 0: 70 % of the machine's */
     uint64_t worker_memory; /* most bytes of a process whose call names no `memory`; 0: no limit */
+    bool memory_is_free; /* `memory` of calls is reserved, and is no limit */
     uint64_t memory_floor; /* with less than that left on the machine the largest worker is ended;
                             0: 1 % of the machine's, at most 256 MiB */
     const char *resources; /* more of what tasks may ask for: "disk=2,license=1" */
@@ -325,6 +326,7 @@ typedef struct manta_task_options {
     double place_cpus; /* that must be free when it is placed, beside those it holds, which are not
                         kept for it */
     bool out_of_order; /* a call whose arguments are there does not wait for earlier ones whose are not */
+    bool with_maker; /* of one that an actor makes: it ends when the process of that actor does */
     bool fail_away; /* calls that find it being restarted fail (MANTA_FAILURE_UNAVAILABLE) and do not wait */
 } manta_task_options;
 
@@ -389,6 +391,9 @@ MANTA_API const char *manta_task_label(const manta_task *t); /* the name in its 
 MANTA_API uint64_t manta_task_id(const manta_task *t);
 MANTA_API int manta_task_attempt(const manta_task *t); /* 0, and more after worker deaths */
 MANTA_API bool manta_task_is_cancelled(const manta_task *t);
+/* From here on a cancel of this call ends none of its waits: it looks for itself. Its results are
+ * MANTA_ECANCELLED all the same. To be called by the function's own thread. */
+MANTA_API void manta_task_stay_calm(manta_task *t);
 
 /* Has a call of an actor go on after its function has returned, until manta_task_finish(): for
  * actors that wait for many things at once in few threads, such as an event loop. The
@@ -416,6 +421,17 @@ MANTA_API manta_ref manta_put(manta_arg value);
 MANTA_API manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *shape, manta_array *out,
                                     manta_ref *ref) MANTA_MUST_USE;
 MANTA_API manta_status manta_seal(manta_ref ref) MANTA_MUST_USE;
+
+/* A reference to a value that this process gives later: it can be passed on, waited for and released as any
+ * other. It ends with this process (MANTA_FAILURE_LOST) if it is not settled before. Latches errors like
+ * manta_remote(). */
+MANTA_API manta_ref manta_promise(void);
+/* The promise becomes what `as` is: a copy of its value, or its failure. MANTA_EINVAL it is no promise, or
+ * was settled; MANTA_ETIMEDOUT `as` is not there yet; MANTA_ENOSPC the store is full: it stays a promise. */
+MANTA_API manta_status manta_promise_settle(manta_ref promise, manta_ref as) MANTA_MUST_USE;
+/* The promise fails. MANTA_EINVAL it is no promise, or was settled. */
+MANTA_API manta_status manta_promise_break(manta_ref promise, manta_status code,
+                                           const char *text) MANTA_MUST_USE;
 
 /* Waits for the object at most timeout_ms (0: not at all). MANTA_OK it is
  * there; MANTA_ETIMEDOUT; else the failure of the call that was to make it. */
@@ -464,6 +480,9 @@ MANTA_API manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_re
  * process. MANTA_ETIMEDOUT it is not there yet. */
 MANTA_API manta_status manta_pin(manta_ref ref) MANTA_MUST_USE;
 MANTA_API void manta_unpin(manta_ref ref);
+/* Gives back the pointers to the object that manta_get_...() has delivered to this process so far: unless it is
+ * pinned, it is not read any more, and free to leave memory. Accepts what is no reference. */
+MANTA_API void manta_unread(manta_ref ref);
 
 /* One holder more, one holder less. The last release in the whole node gives
  * the memory back. */

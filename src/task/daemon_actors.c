@@ -21,6 +21,9 @@ static failure *failure_of(const registry_actor *a)
     if (a->death == DEATH_OF_JOB)
         return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
                             "the actor is dead: the program it belongs to has ended");
+    if (a->death == DEATH_OF_MAKER)
+        return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
+                            "the actor is dead: the actor that made it has ended, and it with that");
     if (!a->failure) return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0, "the actor is dead");
     return failure_ref(a->failure);
 }

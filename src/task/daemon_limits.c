@@ -27,7 +27,8 @@ static uint64_t limit_of(const node *d, const client *c)
     sched_shape held;
 
     if (!sched_held(d->sched, c->id, &held)) return 0;
-    return held.amount[2] > 0 ? (uint64_t)(held.amount[2] / SCHED_UNIT) : d->config.worker_memory;
+    if (held.amount[2] > 0 && !d->config.memory_is_free) return (uint64_t)(held.amount[2] / SCHED_UNIT);
+    return d->config.worker_memory;
 }
 
 static void end_client(node *d, client *c, const limits_process *p, limits_why why, uint64_t available)

@@ -39,6 +39,7 @@ typedef struct incoming {
     int group; /* of its actor's concurrency groups, counted from 1; 0: it was not looked for yet */
     _Atomic bool cancelled;
     _Atomic bool ends; /* cancelled, and so are the calls it makes */
+    bool is_calm; /* its waits go on though it is cancelled */
     bool leaves; /* it fails as its actor has ended itself (self_of.left), */
     bool is_last; /* by this call: it is answered when the process has nothing more to do */
     uint64_t taken; /* items that the caller has of a stream */

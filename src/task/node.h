@@ -41,6 +41,7 @@ typedef struct node_config {
     uint64_t store_limit, spill_limit; /* bytes in memory, and on disk */
     char spill_folder[256];
     uint64_t worker_memory; /* most bytes of a worker's own; 0: no limit */
+    bool memory_is_free; /* what a call reserves is no limit */
     uint64_t memory_floor; /* the machine is short when it has less than that */
     int prestart; /* workers to fork before anyone asks */
     int max_workers; /* of a program, beside its actors; 0: any number */

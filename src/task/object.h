@@ -39,6 +39,7 @@ typedef struct object {
     bool exported; /* the daemon knows it */
     bool wanted; /* the daemon was asked for it */
     bool unsealed; /* manta_create() without manta_seal() yet */
+    bool promised; /* manta_promise() that was not settled yet */
     bool on_heap, is_own, is_pinned; /* whose v.at is: our heap, our segment, a pinned segment */
     bool is_read; /* a pointer to its bytes was delivered */
     int32_t kept; /* by manta_pin() */
@@ -99,6 +100,9 @@ void object_fail(object *o, failure *f);
 
 /* Says that an object of ours has its bytes: whoever waited for it goes on. */
 void object_sealed(object *o);
+
+/* A promise of ours has got its value: whoever waited for it goes on. */
+void object_kept(object *o);
 
 /* Tells the daemon of an object of ours, and of what it contains; does nothing when
  * that was done. */

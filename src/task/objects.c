@@ -300,7 +300,16 @@ void object_fail(object *o, failure *f)
 {
     o->state = OBJECT_FAILED;
     o->failure = f;
-    if (o->exported && o->maker) tell_fail(o);
+    if (o->exported && (o->maker || o->promised)) tell_fail(o);
+    o->promised = false;
+    object_settled(o);
+}
+
+void object_kept(object *o)
+{
+    o->promised = false;
+    o->state = OBJECT_READY;
+    if (o->exported) tell_add(o, 0);
     object_settled(o);
 }
 
@@ -321,7 +330,7 @@ void object_export(object *o)
 
 void object_want(object *o)
 {
-    if (o->state != OBJECT_PENDING || o->maker || o->wanted || o->unsealed) return;
+    if (o->state != OBJECT_PENDING || o->maker || o->wanted || o->unsealed || o->promised) return;
     o->wanted = true;
     buf *b = proto_begin(&rt->out, PROTO_WANT);
     wire_put_u64(b, o->id);

@@ -127,7 +127,13 @@ typedef enum proto_kind {
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 
-enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4, PROTO_ACTOR_ANY_ORDER = 8 };
+enum {
+    PROTO_ACTOR_DETACHED = 1,
+    PROTO_ACTOR_GET = 2,
+    PROTO_ACTOR_AWAY = 4,
+    PROTO_ACTOR_ANY_ORDER = 8,
+    PROTO_ACTOR_WITH_MAKER = 16
+};
 /* end: it finishes its calls; exit: those that run, and it has said so itself */
 enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2, PROTO_KILL_EXIT = 3 };
 

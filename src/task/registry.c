@@ -224,6 +224,8 @@ static void actor_new(registry *r, const registry_event *e, registry_actions *ou
                           .shape = e->shape,
                           .flags = e->flags,
                           .detached = e->flags & PROTO_ACTOR_DETACHED};
+    if (e->flags & PROTO_ACTOR_WITH_MAKER && !a->detached && registry_number_in(r, e->client))
+        a->maker = e->client;
     snprintf(a->name, sizeof a->name, "%s", e->name);
     snprintf(a->function, sizeof a->function, "%s", e->function);
     buf_add(&a->call, e->call, e->n_call);
@@ -397,9 +399,19 @@ static void group_ends(registry *r, registry_group *g, registry_actions *out)
     do_group(out, REGISTRY_DO_GROUP_UNPLACE, id);
 }
 
+/* Actors that an actor in this worker has made and that are to end with it. */
+static void actors_lose_maker(registry *r, uint32_t worker, registry_actions *out)
+{
+    for (size_t i = 0; i < r->actors.n; i++) {
+        registry_actor *a = r->actors.at[i].value;
+        if (a->maker == worker) actor_dies(r, a, DEATH_OF_MAKER, NULL, out);
+    }
+}
+
 static void client_gone(registry *r, uint32_t client, registry_actions *out)
 {
     client_drop_wishes(r, client);
+    actors_lose_maker(r, client, out);
     for (size_t i = 0; i < r->groups.n;)
         if (r->groups.at[i].value->owner == client) {
             group_ends(r, r->groups.at[i].value, out);

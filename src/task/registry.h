@@ -60,7 +60,7 @@ typedef enum registry_kind {
     REGISTRY_WORKER_STILLBORN, /* job: a worker of it ended before that, or could not be started */
     REGISTRY_WORKER_GONE, /* worker is dead, failure: what its actor dies of if it does */
     REGISTRY_DRIVER_GONE, /* job: its driver is dead */
-    REGISTRY_CLIENT_GONE, /* client is dead: its groups end, it is told nothing more */
+    REGISTRY_CLIENT_GONE, /* client is dead: its groups end, actors that end with their maker too, it is told nothing more */
     REGISTRY_PASS, /* between messages: jobs that are over end */
     REGISTRY_ACTOR_NEW, /* client, job, request, id, name, and the fields of an actor */
     REGISTRY_ACTOR_WANT, /* client, id: tell it where the actor is, from now on */
@@ -134,16 +134,17 @@ typedef enum registry_actor_state {
 } registry_actor_state;
 
 /* Why an actor is DEAD; the words are for whoever tells it. */
-typedef enum registry_death { DEATH_OF_FAILURE, DEATH_OF_GROUP, DEATH_OF_JOB } registry_death;
+typedef enum registry_death { DEATH_OF_FAILURE, DEATH_OF_GROUP, DEATH_OF_JOB, DEATH_OF_MAKER } registry_death;
 
 typedef struct registry_actor {
     uint64_t id;
     uint32_t job;
     registry_actor_state state;
     char name[PROTO_NAME]; /* "": none, or it is DEAD */
-    char function[32]; /* its constructor */
+    char function[64]; /* its constructor */
     bool detached; /* lives without handles */
     uint32_t flags; /* PROTO_ACTOR_ */
+    uint32_t maker; /* the worker whose actor has made it, and with whom it ends; 0: it does not */
     int restarts, restarted; /* how often it may be, less than 0: always; how often it was */
     int retries, concurrency, most_pending; /* for its callers and its worker */
     sched_shape shape;

@@ -190,7 +190,7 @@ typedef struct patience {
 
 static bool is_cancelled(void)
 {
-    return rt_current && atomic_load(&rt_current->cancelled);
+    return rt_current && !rt_current->is_calm && atomic_load(&rt_current->cancelled);
 }
 
 /* What a wait of a program ends with, for the time being: also with a call that this thread

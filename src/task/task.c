@@ -394,6 +394,18 @@ void manta_unpin(manta_ref ref)
     mutex_unlock(&rt->lock);
 }
 
+void manta_unread(manta_ref ref)
+{
+    if (!rt) return;
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (o && o->is_read && o->pins == 0) { /* else somebody else counts on the address as well */
+        o->is_read = false;
+        object_unmap(o);
+    }
+    mutex_unlock(&rt->lock);
+}
+
 manta_status manta_retain(manta_ref ref)
 {
     manta_status st = MANTA_OK;

@@ -131,7 +131,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
                                    (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
                                    (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u) |
-                                   (o && o->out_of_order ? PROTO_ACTOR_ANY_ORDER : 0u));
+                                   (o && o->out_of_order ? PROTO_ACTOR_ANY_ORDER : 0u) |
+                                   (o && o->with_maker ? PROTO_ACTOR_WITH_MAKER : 0u));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
         wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));

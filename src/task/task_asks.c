@@ -156,6 +156,12 @@ bool manta_task_is_cancelled(const manta_task *t)
     return atomic_load(&t->call->cancelled);
 }
 
+void manta_task_stay_calm(manta_task *t)
+{
+    REFUSE_NULL_AND_RETURN(t);
+    t->call->is_calm = true;
+}
+
 bool exec_caller_lives(const manta_task *t)
 {
     return !t->caller || !t->caller->is_dead;

@@ -92,6 +92,7 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
         o && o->lineage_memory ? (size_t)o->lineage_memory : (size_t)64 << 20; /* workers are forks */
     c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
     c->worker_memory = o ? o->worker_memory : 0;
+    c->memory_is_free = o && o->memory_is_free;
     c->max_workers = o && o->max_workers > 0 ? o->max_workers : workers_for(cores);
     c->memory_floor = o && o->memory_floor ? o->memory_floor : memory / 100;
     if (!(o && o->memory_floor) && c->memory_floor > FLOOR_MOST) c->memory_floor = FLOOR_MOST;

@@ -76,6 +76,24 @@ static manta_status returns_all_the_same(manta_task *t)
 }
 MANTA_REMOTE(returns_all_the_same)
 
+/* calm(path): is cancelled, and waits all the same; then there is PATH-waited. */
+static manta_status calm(manta_task *t)
+{
+    const char *path;
+    char waited[256];
+
+    MANTA_TRY(manta_arg_str(t, 0, &path));
+    snprintf(waited, sizeof waited, "%s-waited", path);
+    manta_task_stay_calm(t);
+    MANTA_TRY(touch(path));
+    while (!manta_task_is_cancelled(t)) usleep(200);
+    manta_ref never = manta_promise();
+    manta_status st = manta_get(never, 1);
+    manta_release(never);
+    return st == MANTA_ETIMEDOUT ? touch(waited) : st;
+}
+MANTA_REMOTE(calm)
+
 static manta_status quick(manta_task *t)
 {
     static const char large[100000];
@@ -87,6 +105,13 @@ MANTA_REMOTE(quick)
 /* What a cancelled call returns is not seen, whichever was faster. */
 static void cancelled_values(void)
 {
+    manta_ref calm_one = manta_remote(calm, manta_str(path_of("calm")));
+
+    until_there("calm");
+    OK(manta_cancel(calm_one, MANTA_CANCEL_ALONE));
+    CHECK(manta_get(calm_one, LONG) == MANTA_ECANCELLED);
+    until_there("calm-waited");
+    manta_release(calm_one);
     for (int how = 0; how < 4; how++) {
         char name[16];
         snprintf(name, sizeof name, "all-the-same-%d", how);

@@ -213,7 +213,55 @@ static void in_use(void)
     s = put_filled(LARGE, 9);
     CHECK(reads_as(s, 9));
     manta_release(s);
+    for (int i = 0; i < N; i++) manta_unread(r[i]); /* and of what is not pinned nobody has a pointer */
+    for (int i = 0; i < N; i++) {
+        s = put_filled(LARGE, N + i);
+        CHECK(reads_as(s, N + i));
+        manta_release(s);
+    }
+    CHECK(reads_as(r[0], 0) && reads_as(r[N - 1], N - 1));
+    manta_unread((manta_ref){0});
     for (int i = 0; i < N; i++) manta_release(r[i]);
+}
+
+/* References to what this process gives later: passed on before, small, large, failed, and never. */
+static void promises(void)
+{
+    manta_ref p[4], sums[2], values[3] = {manta_put(manta_i64(5)), put_filled(LARGE, 7), {0}};
+    bool ready[4];
+    size_t n;
+    int64_t five, seven;
+    manta_failure f;
+
+    for (int i = 0; i < 4; i++) p[i] = manta_promise();
+    OK(manta_wait(p, 4, 1, 0, ready, &n));
+    CHECK(n == 0);
+    sums[0] = manta_remote(sum, manta_of_ref(p[1])); /* waits for its argument */
+    CHECK(manta_promise_settle(p[0], p[3]) == MANTA_ETIMEDOUT);
+    OK(manta_promise_settle(p[0], values[0]));
+    OK(manta_get_i64(p[0], &five, 0));
+    CHECK(five == 5 && manta_promise_settle(p[0], values[0]) == MANTA_EINVAL);
+    OK(manta_promise_settle(p[1], values[1]));
+    sums[1] = manta_remote(sum, manta_of_ref(values[1]));
+    manta_release(values[1]); /* it is a copy */
+    for (int i = 0; i < 2; i++) {
+        OK(manta_get_i64(sums[i], &seven, LONG));
+        CHECK(seven == 7);
+    }
+    CHECK(reads_as(p[1], 7));
+    values[2] = manta_remote(make); /* which fails: it has no argument */
+    manta_status st = manta_get(values[2], LONG);
+    OK(manta_promise_settle(p[2], values[2]));
+    CHECK(st && manta_get(p[2], LONG) == st);
+    OK(manta_promise_break(p[3], MANTA_ENOENT, "there is no fourth"));
+    CHECK(manta_get(p[3], 0) == MANTA_ENOENT && strstr(manta_error_text(), "no fourth"));
+    manta_failure_get(p[3], &f);
+    CHECK(f.kind == MANTA_FAILURE_TASK && manta_promise_break(p[3], MANTA_EIO, "") == MANTA_EINVAL);
+    manta_release_all(p, 4);
+    manta_release_all(sums, 2);
+    manta_release(values[0]);
+    manta_release(values[2]);
+    until_empty();
 }
 
 /* A disk that takes 16 MiB, or a folder that cannot be: a full store says so. */
@@ -656,6 +704,7 @@ static const manta_node_options never_on_disk = {SMALL, .spill_folder = ""};
 static const scenario scenarios[] = {{"spill", spill, &on_disk},
                                      {"pins", pins, &on_disk},
                                      {"in_use", in_use, &on_disk},
+                                     {"promises", promises, &on_disk},
                                      {"disk_full", no_room, &small_disk},
                                      {"no_disk", no_room, &missing_disk},
                                      {"no_spilling", no_room, &never_on_disk},

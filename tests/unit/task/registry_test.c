@@ -364,6 +364,33 @@ static void the_dead_are_told_nothing(void **state)
     registry_free(r);
 }
 
+static void some_end_with_their_maker(void **state)
+{
+    registry *r = with_job();
+    (void)state;
+
+    actor_comes(r, 100, "", 0, 0);
+    actor_lives(r, 100, 9);
+    for (uint64_t id = 101; id < 105; id++)
+        step(r, (registry_event){.kind = REGISTRY_ACTOR_NEW,
+                                 .client = id == 104 ? 1 : 9, /* 104: no actor makes it */
+                                 .job = 1,
+                                 .id = id,
+                                 .name = "",
+                                 .function = "f",
+                                 .flags = id == 103 ? 0 : PROTO_ACTOR_WITH_MAKER | (id == 102)});
+    assert_int_equal(PROTO_ACTOR_DETACHED, 1);
+    step(r, (registry_event){.kind = REGISTRY_WORKER_GONE, .worker = 9});
+    step(r, (registry_event){.kind = REGISTRY_CLIENT_GONE, .client = 9});
+    assert_int_equal(registry_find_actor(r, 101)->state, ACTOR_IS_DEAD);
+    assert_int_equal(registry_find_actor(r, 101)->death, DEATH_OF_MAKER);
+    for (uint64_t id = 102; id < 105; id++)
+        assert_int_not_equal(registry_find_actor(r, id)->state, ACTOR_IS_DEAD);
+    step(r, (registry_event){.kind = REGISTRY_CLIENT_GONE, .client = 1});
+    assert_int_not_equal(registry_find_actor(r, 104)->state, ACTOR_IS_DEAD);
+    registry_free(r);
+}
+
 /* ---- groups ---- */
 
 static void group_comes(registry *r, uint64_t id, const char *name, manta_status status)
@@ -564,6 +591,7 @@ int main(void)
         cmocka_unit_test_teardown(a_worker_too_many_is_killed, clear),
         cmocka_unit_test_teardown(the_last_handle_is_the_end, clear),
         cmocka_unit_test_teardown(the_dead_are_told_nothing, clear),
+        cmocka_unit_test_teardown(some_end_with_their_maker, clear),
         cmocka_unit_test_teardown(a_group_is_made_placed_and_found, clear),
         cmocka_unit_test_teardown(a_groups_end_is_the_end_of_what_is_in_it, clear),
         cmocka_unit_test_teardown(an_actor_of_a_group_that_is_gone_is_dead, clear),
