@@ -31,7 +31,8 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
                    "name_space": namespace or _dialect.current.namespace(), "store_memory": store_memory,
                    "spill_folder": spill_folder, "in_process": in_process, "log_level": log_level,
                    "resources": _options.resources_text(resources) if resources else None,
-                   "plain_output": not log_to_driver, "nursery": _nursery_argv()}
+                   "plain_output": not log_to_driver, "nursery": _nursery_argv(),
+                   "memory_is_free": _dialect.current.memory_is_free}
         _manta.init({k: v for k, v in options.items() if v is not None})
         _code.start_job()
         _at_exit()

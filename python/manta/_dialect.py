@@ -51,6 +51,11 @@ class Dialect:
     name = "manta"
     handle_class = None  # manta.ActorHandle
     stream_class = None  # manta.ObjectRefGenerator
+    memory_is_free = False  # what a call reserves of memory is a limit
+
+    def bounded(self, items):
+        """What a generator yields, with an end where the dialect sets one."""
+        return items
 
     def namespace(self):
         return None

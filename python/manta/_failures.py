@@ -106,6 +106,8 @@ def make(status, text, failure, payload):
         elif kind in ("task", "none", "submit") or not failure:
             return cause
     known = {k: failure[k] for k in ("pid", "host", "function")} if failure else {}
+    if kind == "task" and failure["function"] == "manta.promise":  # src/task/promises.c
+        kind = "stream_end"
     if kind == "task":  # a function in C, or an exception that could not be described
         return _dialect.current.task_error(None, failure["code"], text, "", failure["pid"], failure["host"],
                                            _label(failure["function"]), None)

@@ -163,7 +163,7 @@ def actor(options):
     for name in ("max_concurrency", "max_pending_calls"):
         if (v := o.pop(name, None)) is not None and v > 0:
             out[name] = v
-    for name in ("detached", "get_if_exists", "fail_away", "out_of_order"):
+    for name in ("detached", "get_if_exists", "fail_away", "out_of_order", "with_maker"):
         if (v := o.pop(name, None)) is not None:
             out[name] = bool(v)
     if (v := o.pop("name", None)) is not None:

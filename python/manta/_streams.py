@@ -3,7 +3,7 @@ import functools
 import time
 from _pickle import loads
 
-from manta import _code, _manta
+from manta import _code, _dialect, _manta
 
 
 class ObjectRefGenerator:
@@ -118,6 +118,7 @@ def how(data):
 
 def items(out, how):
     """What a call that yields yields; all of it, as one value, of one that is "dynamic"."""
+    out = _dialect.current.bounded(out)
     return _collected(out, how) if "dynamic" in how else iter(out)
 
 

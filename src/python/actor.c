@@ -305,7 +305,7 @@ static PyObject *submit_method(const py_method *m, const py_call *c)
     } else {
         manta_actor_submit_with(m->actor, m->name, o, c->n_args, c->args, m->results, refs);
     }
-    PyObject *out = py_results(refs, m->results);
+    PyObject *out = py_results(refs, m->results, true);
     if (refs != few) free(refs);
     return out;
 }

@@ -1,7 +1,7 @@
 /* block.c - Block: bytes of an object, for whoever reads buffers (memoryview, numpy, pickle).
  *
- * A block either has its own copy of the bytes, or holds the object in whose memory they lie
- * (manta_retain()), so that a view can never outlive them. One thing takes the memory away from
+ * A block either has its own copy of the bytes, or holds and pins the object in whose memory they lie
+ * (manta_retain(), manta_pin()), so that a view can never outlive them. One thing takes the memory away from
  * under it: the end of the runtime, which unmaps the store. The bytes of all blocks that still live then
  * are copied before it and put back at the same addresses after it (py_blocks_save()). */
 #include "py.h"
@@ -35,9 +35,10 @@ PyObject *py_block_of(manta_ref ref, const void *at, size_t n)
     py_block *b;
 
     if (manta_retain(ref)) return py_raise(MANTA_EINVAL, (manta_ref){0});
-    if (!(b = block_new(n))) {
-        py_drop_later(PY_DROP_REF, ref.id, py->life);
-        return NULL;
+    manta_status st = manta_pin(ref);
+    if (st || !(b = block_new(n))) {
+        py_drop_later(st ? PY_DROP_REF : PY_DROP_VIEW, ref.id, py->life);
+        return st ? py_raise(st, (manta_ref){0}) : NULL;
     }
     b->at = (void *)(uintptr_t)at;
     b->ref = ref;
@@ -104,7 +105,7 @@ static void block_dealloc(PyObject *self)
 
     if (b->ref.id) {
         block_unlink(b);
-        py_drop_later(PY_DROP_REF, b->ref.id, b->life);
+        py_drop_later(PY_DROP_VIEW, b->ref.id, b->life);
     }
     free(b->own);
     PyObject_Free(self);

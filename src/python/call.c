@@ -91,13 +91,21 @@ void py_call_release(py_call *c)
     free(c->names);
 }
 
-PyObject *py_results(const manta_ref *refs, int n)
+static PyObject *take_result(manta_ref ref, bool of_actor)
+{
+    PyObject *out = py_ref_take(ref);
+
+    if (out) ((py_ref *)out)->of_actor = of_actor;
+    return out;
+}
+
+PyObject *py_results(const manta_ref *refs, int n, bool of_actor)
 {
     if (n == 0) Py_RETURN_NONE;
-    if (n == 1) return py_ref_take(refs[0]);
+    if (n == 1) return take_result(refs[0], of_actor);
     PyObject *out = PyList_New(n);
     for (int i = 0; i < n; i++) {
-        PyObject *r = py_ref_take(refs[i]);
+        PyObject *r = take_result(refs[i], of_actor);
         if (out && r)
             PyList_SetItem(out, i, r);
         else

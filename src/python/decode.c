@@ -117,30 +117,62 @@ static PyObject *decode_text(const char *s)
     return PyUnicode_DecodeUTF8(s, (Py_ssize_t)strlen(s), "surrogateescape");
 }
 
-PyObject *py_decode_object(manta_ref ref, bool copy)
-{
-    const source s = {ref, copy};
+/* What was read of an object; p: of a packed one. */
+typedef struct seen {
     manta_arg v;
     manta_array a;
     manta_packed p;
-    manta_status st = manta_get_value(ref, &v, &a, 0);
+} seen;
 
-    if (!st && v.kind == MANTA_KIND_PACKED) st = manta_get_packed(ref, &p, 0);
-    if (st) return py_raise(st, ref);
-    switch (v.kind) {
+/* Bytes of an array or a packed value, which others than blocks have no use for once it was decoded. */
+static size_t seen_bytes(const seen *x)
+{
+    size_t n = x->v.kind == MANTA_KIND_ARRAY ? manta_array_bytes(&x->a) : 0;
+
+    if (x->v.kind != MANTA_KIND_PACKED) return n;
+    n = x->p.head_size;
+    for (size_t i = 0; i < x->p.n_blocks; i++) n += x->p.blocks[i].size;
+    return n;
+}
+
+static PyObject *decode_seen(const source *s, const seen *x)
+{
+    const manta_arg *v = &x->v;
+
+    switch (v->kind) {
     case MANTA_KIND_NONE: Py_RETURN_NONE;
-    case MANTA_KIND_F64: return PyFloat_FromDouble(v.as.f64);
-    case MANTA_KIND_I64: return PyLong_FromLongLong(v.as.i64);
-    case MANTA_KIND_BOOL: return PyBool_FromLong(v.as.i64 != 0);
-    case MANTA_KIND_STR: return decode_text(v.as.bytes.at);
-    case MANTA_KIND_BYTES: return PyBytes_FromStringAndSize(v.as.bytes.at, (Py_ssize_t)v.as.bytes.n);
-    case MANTA_KIND_ARRAY: return decode_array(&s, &a);
-    case MANTA_KIND_REFS: return decode_refs(v.as.bytes.at, v.as.bytes.n);
-    case MANTA_KIND_ACTOR: return decode_handle((manta_actor){v.as.id});
-    case MANTA_KIND_PACKED: return decode_packed(&s, &p);
+    case MANTA_KIND_F64: return PyFloat_FromDouble(v->as.f64);
+    case MANTA_KIND_I64: return PyLong_FromLongLong(v->as.i64);
+    case MANTA_KIND_BOOL: return PyBool_FromLong(v->as.i64 != 0);
+    case MANTA_KIND_STR: return decode_text(v->as.bytes.at);
+    case MANTA_KIND_BYTES: return PyBytes_FromStringAndSize(v->as.bytes.at, (Py_ssize_t)v->as.bytes.n);
+    case MANTA_KIND_ARRAY: return decode_array(s, &x->a);
+    case MANTA_KIND_REFS: return decode_refs(v->as.bytes.at, v->as.bytes.n);
+    case MANTA_KIND_ACTOR: return decode_handle((manta_actor){v->as.id});
+    case MANTA_KIND_PACKED: return decode_packed(s, &x->p);
     case MANTA_KIND_REF:
-    default: return PyErr_Format(PyExc_TypeError, "a value of kind %d cannot be read", (int)v.kind);
+    default: return PyErr_Format(PyExc_TypeError, "a value of kind %d cannot be read", (int)v->kind);
     }
+}
+
+/* What lies in the store is read while it is decoded, and afterwards by the blocks alone: it is pinned meanwhile,
+ * for another thread may decode it too, and be done before. */
+PyObject *py_decode_object(manta_ref ref, bool copy)
+{
+    const source s = {ref, copy};
+    seen x;
+    manta_status st = manta_get_value(ref, &x.v, &x.a, 0);
+
+    if (!st && x.v.kind == MANTA_KIND_PACKED) st = manta_get_packed(ref, &x.p, 0);
+    bool is_stored = !st && seen_bytes(&x) > PY_STORED;
+    if (is_stored) st = manta_pin(ref);
+    if (st) return py_raise(st, ref);
+    PyObject *out = decode_seen(&s, &x);
+    if (is_stored) {
+        manta_unpin(ref);
+        manta_unread(ref);
+    }
+    return out;
 }
 
 static PyObject *argument_failed(manta_status st)

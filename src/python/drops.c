@@ -49,7 +49,8 @@ static void drop_list_give_back(const drop_list *l)
         if (d->what == PY_DROP_ACTOR) manta_actor_release((manta_actor){d->id});
         if (d->what == PY_DROP_STREAM) manta_stream_close((manta_stream){d->id});
         if (d->what == PY_DROP_STREAM_LEFT) manta_stream_leave((manta_stream){d->id});
-        if (d->what == PY_DROP_REF) refs[n++].id = d->id;
+        if (d->what == PY_DROP_VIEW) manta_unpin((manta_ref){d->id});
+        if (d->what == PY_DROP_REF || d->what == PY_DROP_VIEW) refs[n++].id = d->id;
         if (n < MUCH) continue;
         manta_release_all(refs, n);
         n = 0;

@@ -79,7 +79,7 @@ static PyObject *submit_function(const py_function *f, const py_call *c)
     } else {
         manta_submit(f->name, &f->options.o, c->n_args, c->args, f->results, refs);
     }
-    out = py_results(refs, f->results);
+    out = py_results(refs, f->results, false);
     if (refs != few) free(refs);
     return out;
 }

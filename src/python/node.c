@@ -21,11 +21,12 @@ typedef struct node_field {
     }
 
 static const node_field node_fields[] = {
-    NODE_FIELD(num_cpus, 'i'),      NODE_FIELD(num_gpus, 'i'),       NODE_FIELD(memory, 'u'),
-    NODE_FIELD(worker_memory, 'u'), NODE_FIELD(memory_floor, 'u'),   NODE_FIELD(resources, 's'),
-    NODE_FIELD(name_space, 's'),    NODE_FIELD(store_memory, 'u'),   NODE_FIELD(spill_folder, 's'),
-    NODE_FIELD(spill_limit, 'u'),   NODE_FIELD(lineage_memory, 'u'), NODE_FIELD(log_level, 's'),
-    NODE_FIELD(in_process, 'b'),    NODE_FIELD(address, 's'),        NODE_FIELD(plain_output, 'b'),
+    NODE_FIELD(num_cpus, 'i'),       NODE_FIELD(num_gpus, 'i'),       NODE_FIELD(memory, 'u'),
+    NODE_FIELD(worker_memory, 'u'),  NODE_FIELD(memory_floor, 'u'),   NODE_FIELD(resources, 's'),
+    NODE_FIELD(name_space, 's'),     NODE_FIELD(store_memory, 'u'),   NODE_FIELD(spill_folder, 's'),
+    NODE_FIELD(spill_limit, 'u'),    NODE_FIELD(lineage_memory, 'u'), NODE_FIELD(log_level, 's'),
+    NODE_FIELD(in_process, 'b'),     NODE_FIELD(address, 's'),        NODE_FIELD(plain_output, 'b'),
+    NODE_FIELD(memory_is_free, 'b'),
 };
 
 static bool set_node_field(const char *name, PyObject *value, manta_node_options *o)

@@ -1,4 +1,4 @@
-/* objects.c - put, get, wait and cancel. */
+/* objects.c - put, get, wait, cancel and promises. */
 #include "py.h"
 
 #include <stdlib.h>
@@ -230,6 +230,51 @@ PyObject *py_cancel(PyObject *self, PyObject *const *args, Py_ssize_t n)
     manta_status st;
     PyThreadState *left = py_leave();
     st = manta_cancel(ref, how);
+    py_come_back(left);
+    if (st) return py_raise(st, (manta_ref){0});
+    Py_RETURN_NONE;
+}
+
+/* ---- promises ---- */
+
+/* promise(): a reference that promise_settle() or promise_break() makes ready. */
+PyObject *py_promise(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return py_ready() ? py_ref_take(manta_promise()) : NULL;
+}
+
+/* promise_settle(promise, ref): it becomes what ref, which is ready, is. */
+PyObject *py_promise_settle(PyObject *self, PyObject *args)
+{
+    PyObject *promise, *as;
+    manta_ref to, from;
+    manta_status st;
+    (void)self;
+
+    if (!PyArg_ParseTuple(args, "OO:promise_settle", &promise, &as)) return NULL;
+    if (!py_ref_of(promise, &to) || !py_ref_of(as, &from)) return NULL;
+    PyThreadState *left = py_leave();
+    st = manta_promise_settle(to, from);
+    py_come_back(left);
+    if (st) return py_raise(st, (manta_ref){0});
+    Py_RETURN_NONE;
+}
+
+/* promise_break(promise, text): what it was to be does not exist. */
+PyObject *py_promise_break(PyObject *self, PyObject *args)
+{
+    PyObject *promise;
+    const char *text;
+    manta_ref ref;
+    manta_status st;
+    (void)self;
+
+    if (!PyArg_ParseTuple(args, "Os:promise_break", &promise, &text) || !py_ref_of(promise, &ref))
+        return NULL;
+    PyThreadState *left = py_leave();
+    st = manta_promise_break(ref, MANTA_ENOENT, text);
     py_come_back(left);
     if (st) return py_raise(st, (manta_ref){0});
     Py_RETURN_NONE;

@@ -57,6 +57,7 @@ static const field fields[] = {
     FIELD(wait_infeasible, FIELD_BOOL),
     FIELD(place_cpus, FIELD_DOUBLE),
     FIELD(out_of_order, FIELD_BOOL),
+    FIELD(with_maker, FIELD_BOOL),
 };
 
 static const field *field_named(const char *name)

@@ -24,8 +24,10 @@
 #include <manta/task.h>
 
 #define PY_COPIED 8192 /* bytes up to which a value is copied, not kept in the store by a view */
-#define PY_KEPT   1048576 /* bytes from which on an argument stays in the store, and is read there */
-#define PY_QUICK  65536 /* bytes up to which the interpreter is kept while they are copied */
+#define PY_STORED                                                                                            \
+    8192 /* bytes above which a value lies in the store, where it is let go once it was decoded */
+#define PY_KEPT  1048576 /* bytes from which on an argument stays in the store, and is read there */
+#define PY_QUICK 65536 /* bytes up to which the interpreter is kept while they are copied */
 
 /* What Python does for C (python/manta/_hooks.py). */
 typedef enum py_hook {
@@ -131,7 +133,13 @@ manta_status py_wait(py_waiting *waits, void *ctx, int64_t timeout_ms);
 
 /* ---- drops.c: no lock is needed ---- */
 
-typedef enum py_drop { PY_DROP_REF, PY_DROP_ACTOR, PY_DROP_STREAM, PY_DROP_STREAM_LEFT } py_drop;
+typedef enum py_drop {
+    PY_DROP_REF,
+    PY_DROP_VIEW, /* a reference that is pinned as well */
+    PY_DROP_ACTOR,
+    PY_DROP_STREAM,
+    PY_DROP_STREAM_LEFT
+} py_drop;
 
 /* Gives back a number that an object of Python held, later. Never waits. */
 void py_drop_later(py_drop what, uint64_t id, uint32_t life);
@@ -150,6 +158,7 @@ typedef struct py_ref {
     manta_ref ref;
     uint32_t life;
     bool is_large; /* it was put here, and has PY_KEPT bytes or more */
+    bool of_actor; /* it is the result of a method that was called here */
     PyObject *weak;
 } py_ref;
 
@@ -283,8 +292,8 @@ typedef struct py_call {
 bool py_call_of(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, int64_t flags, PyObject *how,
                 PyObject *captured, py_call *out);
 void py_call_release(py_call *c);
-/* What a call gives to the program: a reference, a list of them, or None. */
-PyObject *py_results(const manta_ref *refs, int n);
+/* What a call, of an actor or of a function, gives to the program: a reference, a list of them, or None. */
+PyObject *py_results(const manta_ref *refs, int n, bool of_actor);
 
 PyObject *py_stream_take(manta_stream s);
 
@@ -319,6 +328,7 @@ PyObject *py_set_title_prefix(PyObject *self, PyObject *text);
 /* ---- worker.c ---- */
 
 manta_status py_resolve(void *user, const char *name, manta_task *t);
+PyObject *py_set_calm_methods(PyObject *self, PyObject *on);
 /* The call that this thread runs; NULL: none. */
 manta_task *py_task(void);
 /* The call that was deferred, and its name, of what the hook `coroutine` was given; false with an exception. */
@@ -345,6 +355,9 @@ PyObject *py_put(PyObject *self, PyObject *value);
 PyObject *py_get(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *py_wait_for(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *py_cancel(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *py_promise(PyObject *self, PyObject *unused);
+PyObject *py_promise_settle(PyObject *self, PyObject *args);
+PyObject *py_promise_break(PyObject *self, PyObject *args);
 PyObject *py_failure(PyObject *self, PyObject *ref);
 PyObject *py_init(PyObject *self, PyObject *options);
 PyObject *py_shutdown(PyObject *self, PyObject *at_exit);

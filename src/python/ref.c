@@ -97,7 +97,7 @@ static PyObject *ref_nil(PyObject *cls, PyObject *unused)
     if (!r) return NULL;
     r->ref.id = 0;
     r->life = 0;
-    r->is_large = false;
+    r->is_large = r->of_actor = false;
     r->weak = NULL;
     return (PyObject *)r;
 }
@@ -132,7 +132,7 @@ PyObject *py_ref_take(manta_ref ref)
     }
     r->ref = ref;
     r->life = py->life;
-    r->is_large = false;
+    r->is_large = r->of_actor = false;
     r->weak = NULL;
     return (PyObject *)r;
 }
@@ -167,7 +167,10 @@ static PyMethodDef ref_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyMemberDef ref_members[] = {
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(py_ref, weak), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(py_ref, weak), READONLY, NULL},
+    {"_of_actor", T_BOOL, offsetof(py_ref, of_actor), READONLY,
+     "Whether a method that was called here gives it."},
+    {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot ref_slots[] = {
     {Py_tp_dealloc, ref_dealloc},

@@ -33,6 +33,7 @@ typedef struct shown {
 } shown;
 
 static running *all_running;
+static bool methods_are_calm;
 static _Thread_local const char *title_now;
 
 manta_task *py_task(void)
@@ -274,11 +275,20 @@ static PyObject *prepare_actor(const manta_task *t, PyObject *cls, int64_t flags
     return out;
 }
 
-static void running_begin(running *r, const manta_task *t)
+/* set_calm_methods(bool): whether a cancel leaves the waits of methods alone, from now on. */
+PyObject *py_set_calm_methods(PyObject *self, PyObject *on)
+{
+    (void)self;
+    methods_are_calm = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+static void running_begin(running *r, manta_task *t)
 {
     r->task = manta_task_id(t);
     r->thread = pthread_self();
     r->is_method = manta_self(t) != NULL;
+    if (r->is_method && methods_are_calm) manta_task_stay_calm(t);
     r->next = all_running;
     all_running = r;
 }

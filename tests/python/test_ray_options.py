@@ -62,10 +62,11 @@ def test_options_are_translated():
         {"num_cpus": 0.5, "num_gpus": 0, "resources": {"disk": 1}, "max_retries": -1, "apart": None,
          "max_calls": 0, **OF_TASK}
     assert _options.of_actor({"lifetime": "detached", "max_pending_calls": -1, "name": "a"}) == \
-        {"detached": True, "name": "a", "place_cpus": 1, "wait_infeasible": True}
+        {"detached": True, "with_maker": False, "name": "a", "place_cpus": 1, "wait_infeasible": True}
     assert _options.of_actor({"resources": {"disk": 1}, "allow_out_of_order_execution": True,
                               "_actor_generator_backpressure_num_objects": 4}) == \
-        {"resources": {"disk": 1}, "num_cpus": 1, "place_cpus": 0, "out_of_order": True, "stream_limit": 4, "wait_infeasible": True}
+        {"resources": {"disk": 1}, "num_cpus": 1, "place_cpus": 0, "out_of_order": True, "stream_limit": 4,
+         "wait_infeasible": True, "detached": False, "with_maker": True}
     assert _options.of_task({"scheduling_strategy": "SPREAD"}) == {"strategy": "spread", **OF_TASK}
     assert _options.of_task({"num_returns": "dynamic", "max_calls": 2}) == \
         {"num_returns": "dynamic", "max_calls": 2, **OF_TASK}

@@ -32,14 +32,31 @@ _ENDS = {
 }
 
 
-def _why_dead(text: str) -> str:
-    """Why an actor is dead, in words that programs look for."""
+_killed: set[int] = set()       # processes of actors that this process has killed
+
+
+def note_killed(pid: int) -> None:
+    _killed.add(pid)
+
+
+def _why_dead(text: str, pid: Optional[int]) -> str:
+    """Why an actor is dead, in words that programs look for. A call that ran in its process knows only that it died."""
+    if pid and pid in _killed:
+        return f"{_ENDS['the actor was killed']} ({text})"
     return _ENDS.get(text, text)
+
+
+def _bounded(items: Any, most: int) -> Any:
+    for n, item in enumerate(items):
+        if n == most:
+            raise ValueError(f"the generator yields more than {most} items, which RAY_max_num_generator_returns allows")
+        yield item
 
 
 class RayDialect:
     """What manta._core asks of a dialect (manta/_dialect.py has the contract)."""
     name = "ray"
+    memory_is_free = True       # reserved, and no limit
 
     def __init__(self) -> None:
         self._namespace: Optional[str] = None
@@ -57,6 +74,11 @@ class RayDialect:
     def namespace(self) -> str:
         """Drivers do not see each other's named actors unless they name a namespace."""
         return str(uuid.uuid4())
+
+    def bounded(self, items: Any) -> Any:
+        """A generator is not to yield more than Ray's variable says, if it is set."""
+        most = os.environ.get("RAY_max_num_generator_returns")
+        return items if most is None else _bounded(items, int(most))
 
     def check_captured(self, name: str, captured: Any) -> None:
         """References travel with a function's code unless the program forbids that, by Ray's variable."""
@@ -90,10 +112,10 @@ class RayDialect:
         actor = known.get("actor_id")
         cause = known.get("cause")
         if kind == "actor":
-            return errors.ActorDiedError(cause if isinstance(cause, errors.RayTaskError) else _why_dead(text), actor)
+            return errors.ActorDiedError(cause if isinstance(cause, errors.RayTaskError) else _why_dead(text, known.get("pid")), actor)
         if kind in ("unknown", "unavailable"):
             if kind == "unknown":
-                return errors.ActorDiedError(text, actor)
+                return errors.ActorDiedError(_why_dead(text, known.get("pid")), actor)
             return errors.ActorUnavailableError(text, actor)
         if kind == "placement_group":
             return errors.ActorPlacementGroupRemoved(text) if actor else errors.TaskPlacementGroupRemoved(text)

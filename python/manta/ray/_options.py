@@ -308,6 +308,6 @@ def of_actor(given: Mapping[str, Any], label: str = "an actor") -> dict[str, Any
         out["concurrency_groups"] = _groups(given["concurrency_groups"])
     if (given.get("max_pending_calls") or -1) > 0:
         out["max_pending_calls"] = given["max_pending_calls"]
-    if (given.get("lifetime") or _session.get("lifetime")) == "detached":
-        out["detached"] = True
+    out["detached"] = (given.get("lifetime") or _session.get("lifetime")) == "detached"
+    out["with_maker"] = not out["detached"]
     return out

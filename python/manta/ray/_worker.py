@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import manta
 from manta import _dialect, _manta
 from manta.ray import _devices, _options, _session, exceptions, runtime_env as _runtime_env
-from manta.ray._dialect import RayDialect
+from manta.ray._dialect import RayDialect, note_killed
 from manta.ray._ids import TaskID
 from manta.ray._generator import ObjectRefGenerator
 from manta.ray.actor import ActorClass, ActorHandle
@@ -131,6 +131,8 @@ def _init_options(num_cpus: Any, num_gpus: Any, amounts: Any, store: Any, local_
             if value < 0:
                 raise ValueError(f"{name} must not be negative, and is {value}")
             out[name] = value
+    if "memory" in out:
+        out["memory"] = int(out["memory"])      # bytes; 0 is what the machine has
     if amounts:
         out["resources"] = {k: v for k, v in amounts.items() if v}
     if local_mode:
@@ -285,11 +287,14 @@ def _refuse_unfit(waitables: list[Any], num_returns: int) -> None:
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
-    """Ends a call: one that has not begun never will; one that runs is interrupted."""
+    """Ends a call: one that has not begun never will; one that runs is interrupted, but for a plain method of an
+    actor, which may look at get_runtime_context().is_canceled(). force: the process is ended, which no actor's is."""
     if isinstance(ray_waitable, manta.ObjectRefGenerator):
         ray_waitable = ray_waitable.completed()
     elif not isinstance(ray_waitable, manta.ObjectRef):
         raise TypeError(f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ray_waitable)}.")
+    if force and ray_waitable._of_actor:
+        raise ValueError("force=True is not supported for actor tasks: it would end the actor. ray.kill() does that.")
     manta.cancel(ray_waitable, force=force, recursive=recursive)
 
 
@@ -297,6 +302,7 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     """Ends an actor at once: no handler of atexit runs, and calls under way fail."""
     if not isinstance(actor, manta.ActorHandle):
         raise ValueError(f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}.")
+    note_killed(actor._pid)
     manta.kill(actor, no_restart=no_restart)
 
 
@@ -367,6 +373,7 @@ def use_dialect() -> None:
     if not isinstance(_dialect.current, RayDialect):
         _dialect.current = RayDialect()
         _manta.set_title_prefix("ray::")
+        _manta.set_calm_methods(True)
         # What programs for Ray ask of references.
         manta.ObjectRef._on_completed = _on_completed
         manta.ObjectRef.task_id = lambda ref: TaskID(ref.binary())

@@ -185,7 +185,7 @@ class ActorClass:
             options = _options.of_actor(given)
         except NotImplementedError as e:
             return Refused(e)
-        cls = _devices.of_class(self._cls) if given.get("num_gpus") else self._cls
+        cls = _devices.of_class(self._cls) if _devices.are_wanted(given) else self._cls
         if "placement_group" in options and _capture.is_wanted(given):
             cls = _capture.of_class(cls, options["placement_group"])
         out = _core.actor_class(cls, **options)
@@ -235,7 +235,7 @@ class ActorClass:
             return self._inner.options(**{**_options.of_actor(merged), "placement_group": inherited, "place_cpus": 0})
         if not given and _session.get("lifetime") != "detached" and not _session.get("environment"):
             return self._inner
-        if (merged.get("num_gpus") and not self._default_options.get("num_gpus")) or _capture.is_wanted(merged):
+        if (_devices.are_wanted(merged) and not _devices.are_wanted(self._default_options)) or _capture.is_wanted(merged):
             return self._make(merged)
         return self._inner.options(**_options.of_actor(merged, self._cls.__qualname__))
 
@@ -272,7 +272,8 @@ class _Read(ActorClass):
 
     def _start(self, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         merged = {**self._default_options, **given}
-        inner = self._inner.options(**_options.of_actor(merged)) if given else self._inner
+        is_as_defined = not given and _session.get("lifetime") != "detached"
+        inner = self._inner if is_as_defined else self._inner.options(**_options.of_actor(merged))
         inherited = None if _capture.is_placed(merged) else _capture.group()
         if inherited is not None:
             inner = inner.options(placement_group=inherited, place_cpus=0)

@@ -78,7 +78,7 @@ class RemoteFunction:
                              f"{function.__qualname__} is none")
         if is_generator:
             options.setdefault("num_returns", "streaming")
-        if given.get("num_gpus"):
+        if _devices.are_wanted(given):
             function = _devices.of_function(function)
         if "placement_group" in options and _capture.is_wanted(given):
             function = _capture.of_function(function, options["placement_group"])
@@ -100,7 +100,7 @@ class RemoteFunction:
         merged = {**self._default_options, **given}
         if "_num_objects_per_yield" in given:
             raise ValueError("_num_objects_per_yield is an option of the definition, and not of one call")
-        if (given.get("num_gpus") and not self._default_options.get("num_gpus")) or _capture.is_wanted(merged):
+        if (_devices.are_wanted(given) and not _devices.are_wanted(self._default_options)) or _capture.is_wanted(merged):
             return _Options(self._make(merged), self._arity)
         return _Options(self._inner.options(**_options.of_task(merged, self.__qualname__)), self._arity)
 

@@ -113,8 +113,8 @@ class RuntimeContext:
         return _hex(getattr(group, "id", group)) if group else None
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        from manta.ray import _devices
-        return {"GPU": [str(i) for i in _devices.ids()], "neuron_cores": [], "TPU": [], "HPU": [], "NPU": []}
+        from manta.ray import _accelerators, _devices
+        return {"GPU": [str(i) for i in _devices.ids()], **_accelerators.ids()}
 
     def get_runtime_env_string(self) -> str:
         return "{}"

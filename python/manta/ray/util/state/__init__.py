@@ -59,19 +59,28 @@ def _actors() -> list[Row]:
 
 
 def _class_name(constructor: str) -> str:
+    """"py.KEY.label" as the class is called."""
     return constructor.partition(".__init__")[0].rpartition(".")[2] or constructor
+
+
+def _of_call(function: str, cls: Optional[str], task: int) -> Row:
+    """Columns that say what was called: in a process of an actor of class `cls`, its constructor (0) or a method."""
+    if cls is None:
+        return {"task_id": _hex(task), "name": function, "func_or_class_name": function, "type": "NORMAL_TASK"}
+    name = f"{cls}.{function if task else '__init__'}"
+    return {"task_id": _hex(task), "name": name, "func_or_class_name": name,
+            "type": "ACTOR_TASK" if task else "ACTOR_CREATION_TASK"}
 
 
 def _tasks() -> list[Row]:
     now = picture()
-    done = [{"task_id": _hex(c["task"]), "name": c["function"], "func_or_class_name": c["function"],
+    classes = {a["pid"]: _class_name(a["constructor"]) for a in now["actors"] if a["pid"]}
+    done = [{**_of_call(c["function"], classes.get(c["pid"]), c["task"]),
              "state": "FAILED" if c["failed"] else "FINISHED", "worker_pid": c["pid"], "job_id": f"{c['job']:08x}",
-             "start_time_ms": c["begin_ns"] // 10 ** 6, "end_time_ms": c["end_ns"] // 10 ** 6, "type": "NORMAL_TASK"}
-            for c in now["calls"]]
-    running = [{"task_id": _hex(w["task"]), "name": w["function"], "func_or_class_name": w["function"],
-                "state": "RUNNING", "worker_pid": w["pid"], "job_id": f"{w['job']:08x}",
-                "start_time_ms": w["since_ns"] // 10 ** 6, "end_time_ms": None,
-                "type": "ACTOR_TASK" if w["actor"] else "NORMAL_TASK"} for w in now["workers"] if w["task"]]
+             "start_time_ms": c["begin_ns"] // 10 ** 6, "end_time_ms": c["end_ns"] // 10 ** 6} for c in now["calls"]]
+    running = [{**_of_call(w["function"], classes.get(w["pid"]), w["task"]), "state": "RUNNING", "worker_pid": w["pid"],
+                "job_id": f"{w['job']:08x}", "start_time_ms": w["since_ns"] // 10 ** 6, "end_time_ms": None}
+               for w in now["workers"] if w["task"]]
     return done + running
 
 
