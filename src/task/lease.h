@@ -52,9 +52,10 @@ void calls_grant(struct peer *p, const sched_shape *amount, uint64_t number);
 /* Gives the lease of p back as soon as p has none of our calls: others wait for it. */
 void calls_reclaim(struct peer *p);
 
-/* Gives back the leases of workers that have none of our calls. They are kept only because the next call may
- * want them; whoever asks what is free is not to be told that they are taken. */
-void calls_return_idle(void);
+/* Gives back the leases of workers that have none of our calls, and asks for no more than the calls that wait
+ * need. Leases are kept only because the next call may want them; whoever asks what is free is not to be told
+ * that they are taken. Whether there was one. */
+bool calls_return_idle(void);
 
 /* Fails the calls that wait for a worker for `amount`: none will come. */
 void calls_no_worker(const sched_shape *amount, const failure *f);

@@ -169,15 +169,22 @@ void calls_reclaim(peer *p)
     shape_dispatch(s);
 }
 
-void calls_return_idle(void)
+bool calls_return_idle(void)
 {
+    bool found = false;
+
     for (size_t i = 0; i < rt->shapes.n; i++) {
         shape *s = rt->shapes.at[i];
-        for (size_t k = s->queued ? 0 : s->workers.n; k-- > 0;) {
+        if (s->queued) continue;
+        shape_demand(s, 0);
+        for (size_t k = s->workers.n; k-- > 0;) {
             peer *p = s->workers.at[k];
-            if (p->in_flight == 0 && !p->is_dead) lease_return(p);
+            if (p->in_flight > 0 || p->is_dead) continue;
+            lease_return(p);
+            found = true;
         }
     }
+    return found;
 }
 
 void shapes_release(void)

@@ -23,8 +23,10 @@
 #include "task/rebuild.h"
 #include "task/runtime.h"
 
-#define STOP_LIMIT_MS    1000
+#define STOP_LIMIT_MS    1000 /* for a daemon, which may be stopped, to end all others and itself */
+#define KEEPER_LIMIT_MS  10000 /* for a keeper to do it in its place: many processes, on a busy machine */
 #define NURSERY_LIMIT_MS 60000
+#define INFO_ROUNDS      8 /* threads of the program that call may have a worker come with each answer */
 #define PRESTART_MOST    4
 #define WORKERS_PER_CORE 32
 #define WORKERS_LEAST    256
@@ -246,7 +248,7 @@ static void await_daemon(void)
     struct pollfd p = {.fd = rt->daemon_pidfd, .events = POLLIN};
 
     if (p.fd < 0) return;
-    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) {
+    if (socket_poll(&p, 1, KEEPER_LIMIT_MS) <= 0) {
         proc_signal(p.fd, SIGKILL);
         (void)socket_poll(&p, 1, STOP_LIMIT_MS);
     }
@@ -267,7 +269,7 @@ void manta_shutdown(void)
         /* A daemon that does not end (it may be stopped) is killed, which its
          * keeper answers by ending all the rest. */
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
-        bool is_late = socket_poll(&p, 1, STOP_LIMIT_MS) <= 0;
+        bool is_late = socket_poll(&p, 1, KEEPER_LIMIT_MS) <= 0;
         if (is_late) proc_signal(p.fd, SIGKILL);
         if (keeper > 0) spawn_reap(keeper);
         await_daemon();
@@ -283,6 +285,21 @@ bool manta_is_initialized(void)
 
 /* ---- the node ---- */
 
+/* Asks the daemon what the node has. It counts as taken what it has granted us, also while the grant is on its
+ * way; a worker that came with the answer and that no call wants goes back, and the daemon is asked again. */
+static manta_status ask_info(reply *r)
+{
+    manta_status st = MANTA_OK;
+
+    (void)calls_return_idle();
+    for (int i = 0; i < INFO_ROUNDS && !st; i++) {
+        uint64_t request = rt_request_begin(PROTO_INFO);
+        st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, r);
+        if (!calls_return_idle()) break;
+    }
+    return st;
+}
+
 manta_status manta_node_get(manta_node_info *out)
 {
     REFUSE_NULL(out);
@@ -297,9 +314,7 @@ manta_status manta_node_get(manta_node_info *out)
         return MANTA_OK;
     }
     mutex_lock(&rt->lock);
-    calls_return_idle();
-    uint64_t request = rt_request_begin(PROTO_INFO);
-    manta_status st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, &r);
+    manta_status st = ask_info(&r);
     if (!st) {
         *out = r.info;
         out->tasks_done = rt->done;

@@ -99,16 +99,19 @@ def calls():
             manta.get([add.remote(i) for i in range(3)])
             manta.put([1, 2, object])
         except (manta.exceptions.MantaError, ValueError, RuntimeError): pass
-told = []
+told, made = [], threading.Semaphore(0)
 def waits():
-    try: manta.get(sleep.remote())
-    except manta.exceptions.MantaError as e: told.append(type(e).__name__)
+    ref = sleep.remote()
+    made.release()
+    try: manta.get(ref)
+    except (manta.exceptions.MantaError, ValueError) as e: told.append(type(e).__name__)
 manta.init(num_cpus=2)
 callers = [threading.Thread(target=calls) for _ in range(3)]
 for t in callers: t.start()
 for _ in range(5):
     waiters = [threading.Thread(target=waits) for _ in range(3)]
     for t in waiters: t.start()
+    for t in waiters: made.acquire()  # a call that came after the shutdown would begin a node of its own, and wait there
     while len(manta.node_info()["worker_pids"]) < 2: pass
     manta.shutdown()
     for t in waiters: t.join()
