@@ -41,6 +41,7 @@
 #define MANTA_NURSERY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <manta/status.h>
@@ -77,6 +78,15 @@ typedef struct manta_hooks {
      * its last call and its end (manta_set_self()), before what stdio holds is written and the process leaves
      * by _exit(). Idle workers, and all at the end of a node, are killed without a word. */
     void (*end)(void *user);
+    /* In a driver, on a thread that is there for it: workers have printed these bytes (behind the names of
+     * functions, and mostly whole lines) to standard output (stream 1) or error (2). True: they were shown, as in a
+     * notebook, whose cells are no descriptors. False: the runtime writes them to the stream itself. The
+     * thread has ended when manta_shutdown() returns. */
+    bool (*printed)(void *user, int stream, const char *text, size_t n);
+    /* In a worker that is asked where it is (`manta stack`), on any thread, and as the exception with a lock of the
+     * runtime held: writes up to `size` bytes of lines that say where the program's own language is, and returns
+     * how many. It takes no lock and waits a second at most. */
+    size_t (*stack)(void *user, char *out, size_t size);
 } manta_hooks;
 
 /* Sets the hooks of this process, which are copied; NULL: none. Before manta_init() or

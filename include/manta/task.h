@@ -504,6 +504,11 @@ enum {
  * that the process which has made it runs itself. */
 MANTA_API manta_status manta_cancel(manta_ref ref, unsigned how) MANTA_MUST_USE;
 
+/* Chooses, for the calls that this process makes and those that it runs as a worker, whether a function that was
+ * told to end and returns all the same has its results, as in Ray. At first it has not: they are MANTA_ECANCELLED, as
+ * those of methods always are. To be called in the same way in all processes of a program, before they call. */
+MANTA_API void manta_set_cancel_keeps(bool on);
+
 /* ---- results that come one by one ---- */
 
 typedef struct manta_stream {

@@ -6,7 +6,7 @@ import sys
 import threading
 from _pickle import dumps, loads
 
-from manta import _code, _dialect, _failures, _manta, _options, _streams, _values, _worker
+from manta import _code, _dialect, _failures, _manta, _options, _prints, _streams, _threads, _values, _worker
 from manta._streams import ObjectRefGenerator
 
 _lock = threading.RLock()
@@ -33,6 +33,7 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
                    "resources": _options.resources_text(resources) if resources else None,
                    "plain_output": not log_to_driver, "nursery": _nursery_argv(),
                    "memory_is_free": _dialect.current.memory_is_free}
+        _prints.choose()
         _manta.init({k: v for k, v in options.items() if v is not None})
         _code.start_job()
         _at_exit()
@@ -599,6 +600,10 @@ def _future(ref):
     return _aio.future(ref)
 
 
+def _loose(ref):
+    return _dialect.current.loose(ref)
+
+
 def _stream(stream):
     return (_dialect.current.stream_class or ObjectRefGenerator)(stream)
 
@@ -609,5 +614,6 @@ _manta.set_hooks({
     "start": _worker.start, "coroutine": _worker.coroutine, "reduce": _reduce_handle, "end": _worker.end,
     "limit": _worker.limit, "cancel": _worker.cancel, "leave": _worker.leave,
     "looped": _worker.looped, "method": _worker.method, "items": _streams.items,
-    "stream": _stream, "how": _streams.how,
+    "stream": _stream, "how": _streams.how, "grant": _threads.grant,
+    "loose": _loose, "printed": _prints.show,
 })

@@ -63,6 +63,11 @@ class Dialect:
     def check_captured(self, name, captured):
         """Raises of references and handles that the code of a function must not have captured."""
 
+    def loose(self, ref):
+        """What pickle wants of a reference that is in no value of the runtime's, where the dialect has such."""
+        raise TypeError("an ObjectRef can be pickled only inside a value that goes to manta.put(), to a remote call, or comes "
+                        "back from one")
+
     def task_error(self, cause, type_name, text, traceback, pid, host, function, actor_repr=None):
         error = both(exceptions.TaskError, cause)()
         if cause is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import shutil
 import signal
 from typing import Iterable, Optional
 
@@ -18,15 +19,17 @@ _prctl = ctypes.CDLL(None).prctl
 
 
 class Guard:
-    """A process that kills the groups of ranks when the launcher is gone, however that came about."""
+    """A process that kills the groups of ranks when the launcher is gone, however that came about. folder: it is removed then."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Optional[str] = None) -> None:
         reading, self._writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 os.close(self._writing)
                 self._wait(reading)
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os._exit(0)
         os.close(reading)

@@ -22,10 +22,12 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Callable, Mapping, Optional
 
@@ -195,7 +197,11 @@ class Launcher:
         self._deadline: Optional[float] = None          # when they, or what is written last, will have had their time
         self._hurry = False                             # it is past, or somebody has asked twice
         self._is_full = False                           # an output could not be written
-        self._guard = Guard()
+        try:
+            self._folder: Optional[str] = tempfile.mkdtemp(prefix="manta-launch-")     # where ranks of keras_strategy() meet
+        except OSError:
+            self._folder = None             # most programs need none
+        self._guard = Guard(self._folder)
         self._wake, self._writing = socket.socketpair()
         self._wake.setblocking(False)
         self._writing.setblocking(False)
@@ -212,6 +218,7 @@ class Launcher:
         if names:
             self._say(f"manta launch: {', '.join(names)} of the environment: replaced in the ranks by their own")
         environment.update(default_variables(self._options, environment))
+        environment.pop("MANTA_RANKS", None)
         try:
             for attempt in range(self._options.max_restarts + 1):
                 self._attempt(attempt, environment)
@@ -228,6 +235,8 @@ class Launcher:
                     self._say(f"manta launch: {log.path} is not whole: {log.error}")
             self._flush()
             self._guard.end()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
             for number in ENDING:           # the status is decided, while the interpreter takes its time to end
                 signal.signal(number, signal.SIG_IGN)
         if self._signal:
@@ -243,6 +252,8 @@ class Launcher:
             except OSError as e:
                 raise LaunchError(f"no port can be had: {e.strerror}", 1) from None
             ports = [s.getsockname()[1] for s in held]
+            if self._folder is not None:
+                environment = {**environment, "MANTA_RANKS": f"unix:{self._folder}/{attempt}"}
             for rank in range(self._options.n):
                 self._start(rank, {**environment, **rank_variables(self._options, rank, attempt, ports)})
             while self._ranks:

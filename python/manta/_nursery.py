@@ -4,18 +4,19 @@ manta.init() has it started as `python -P .../manta/_nursery.py DIALECT`; it fin
 nothing else, and serves forks until its node ends.
 
 A warm nursery is given the driver's path and modules to import first, those of WARM that the driver has imported: workers then have them at
-once. It must have no thread that a fork would miss, so the modules are told to use one, which every worker takes back
-(set_threads()); what keeps a thread all the same is in FORK_TESTED, or ends the nursery, and workers import for themselves.
+once. It must have no thread that a fork would miss, so the modules are told to use one (_threads.py says how many workers use);
+what keeps a thread all the same is in FORK_TESTED, or ends the nursery, and workers import for themselves.
+
+What every worker would do in the same way is done here, before it is forked or after the fork before its own: it then costs no worker
+its time, nor memory of its own.
 """
 import os
 import sys
 
 WARM = ("numpy", "pandas", "torch", "torchvision", "sklearn")
-NEEDED = ("signal", "traceback", "cloudpickle")  # by the first call of a worker
+NEEDED = ("faulthandler", "signal", "traceback", "cloudpickle")  # by the first call of a worker
 DIALECTS = {"ray": ("manta.ray",)}  # and by the way in which the driver speaks
 FORK_TESTED = {"jemalloc_bg_thd"}  # threads that forks were found to do without
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_openblas = []  # what sets the number of threads of each OpenBLAS here
 
 
 def serve(arguments):
@@ -27,7 +28,20 @@ def serve(arguments):
     if len(arguments) > 1:
         _warm_up(arguments[1], arguments[2:])
     sys.argv = [""]
+    _settle()
     _manta.nursery_run()
+
+
+def _settle():
+    """What workers inherit besides modules."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(line_buffering=True)
+    value = os.environ.pop("MANTA_NURSERY", None)  # it is for nursery_run() alone, which asks C for it
+    if value is not None:
+        os.putenv("MANTA_NURSERY", value)
+    from manta import _manta
+    _manta.stack_prepare()
 
 
 def _load(modules):
@@ -46,10 +60,11 @@ def _load(modules):
 def _warm_up(path, modules):
     import gc
     import importlib
+    from manta import _threads
 
     sys.path[:] = path.split(os.pathsep)
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in _threads.VARIABLES}
+    os.environ.update(dict.fromkeys(_threads.VARIABLES, "1"))
     for name in modules:
         importlib.import_module(name)
     _prepare_workers()
@@ -58,7 +73,7 @@ def _warm_up(path, modules):
             del os.environ[name]
         else:
             os.environ[name] = value
-    others = _threads() - FORK_TESTED
+    others = _thread_names() - FORK_TESTED
     if others:
         sys.exit(f"{', '.join(modules)} keep threads that forks would miss: {', '.join(sorted(others))}")
     gc.collect()
@@ -66,15 +81,25 @@ def _warm_up(path, modules):
 
 
 def _prepare_workers():
-    """What every worker would do for itself in start(): numpy loads its random numbers when they are first asked for, and
-    that takes three times as long as all else that a new worker does."""
+    """Has each fork begin with random numbers of its own: those of `random` are by Python, and these are made here, after the
+    fork before. numpy loads them when they are first asked for, which takes long."""
     if "numpy" in sys.modules:
-        import numpy.random  # noqa: F401
-        from manta import _nursery  # this file is __main__ here, and the module that workers import is another
-        _nursery.find_openblas()
+        import itertools
+        import numpy.random
+        from manta import _threads
+        _threads.find_openblas()
+        seeds = itertools.count(int.from_bytes(os.urandom(4), "little"))  # a number is a quarter of the work, and none comes twice
+        _after_each_fork(lambda: numpy.random.seed(next(seeds) % 2**32))
+    if "torch" in sys.modules:
+        _after_each_fork(sys.modules["torch"].seed)
 
 
-def _threads():
+def _after_each_fork(function):
+    nursery = os.getpid()  # a worker that forks has the function, too
+    os.register_at_fork(after_in_parent=lambda: function() if os.getpid() == nursery else None)
+
+
+def _thread_names():
     """The names of this process's threads but the first."""
     out = set()
     for task in os.listdir("/proc/self/task"):
@@ -82,30 +107,6 @@ def _threads():
             with open(f"/proc/self/task/{task}/comm") as f:
                 out.add(f.read().strip())
     return out
-
-
-def set_threads():
-    """In a fork of a warm nursery: as many threads as if the modules had been imported here."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    n = int(wanted) if wanted.isdigit() and int(wanted) else len(os.sched_getaffinity(0))
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(n)
-    for set_number in _openblas:
-        set_number(n)
-
-
-def find_openblas():
-    """Finds what set_threads() calls, among the libraries that this process has."""
-    import ctypes
-    with open("/proc/self/maps") as f:
-        paths = {line.split(maxsplit=5)[-1].strip() for line in f if "openblas" in line}
-    for path in paths:
-        library = ctypes.CDLL(path)
-        for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads64_",
-                     "openblas_set_num_threads"):
-            if hasattr(library, name):
-                _openblas.append(getattr(library, name))
-                break
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ def task(options):
     if (v := o.pop("max_calls", None)):
         out["max_calls"] = _at_least("max_calls", v, 1)
     results, is_stream, how = _of_call(o, out)
+    if out.get("num_cpus", 0) >= 2:  # one is what its process has in any case (_threads.py)
+        how["processors"] = int(out["num_cpus"])
     _end(o, "a remote function")
     return out, results, is_stream, how
 

@@ -2,7 +2,7 @@
 import os
 import sys
 
-from manta import _code, _failures, _manta, _streams, _values
+from manta import _code, _failures, _manta, _streams, _threads, _values
 
 GROUPS = "__manta_groups__"  # an argument of constructors: how many coroutines of each concurrency group may run at once
 captured_by_name = {}  # of functions that this process knows
@@ -31,26 +31,18 @@ def method(actor, name):
 
 def start(environment):
     """In a new worker, before its first call."""
-    import signal
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # how a cancelled call is told
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.reconfigure(line_buffering=True)
-    os.environ.pop("MANTA_NURSERY", None)  # the nursery's own
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
-    if "numpy" in sys.modules or "torch" in sys.modules:
-        from manta import _nursery
-        _nursery.set_threads()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
-    if "torch" in sys.modules:
-        sys.modules["torch"].seed()
+    import _signal  # whose functions make no enumerations
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)  # how a cancelled call is told
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+    there = _manta.stack_begin()
+    if there is not None:
+        import faulthandler  # the nursery has it
+        faulthandler.register(there[0], there[1], all_threads=True, chain=True)
     if environment:
         import json
         _code.environment = json.loads(environment)
         os.environ.update(_code.environment.get("env_vars", {}))
+    _threads.begin()
 
 
 def coroutine(awaitable, deferred, how):

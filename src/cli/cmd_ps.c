@@ -84,6 +84,15 @@ static const char *object_state(manta_view_state state)
                                              : "failed";
 }
 
+/* A constructor as people call it: of Python it is "py.", 32 digits and the class. Borrowed. */
+static const char *class_of(const char *constructor)
+{
+    enum { BEHIND_KEY = 36 };
+    bool is_python = !strncmp(constructor, "py.", 3) && strlen(constructor) > BEHIND_KEY;
+
+    return is_python && constructor[BEHIND_KEY - 1] == '.' ? constructor + BEHIND_KEY : constructor;
+}
+
 static void ps_workers(const manta_view *v)
 {
     static const char *const heads[] = {">PID", "STATE", "CALLER", ">CALLS", ">MEMORY", "RUNS", ">FOR", NULL};
@@ -96,7 +105,7 @@ static void ps_workers(const manta_view *v)
         table_add(t, "%d", w->pid);
         table_add(t, "%s", w->actor ? "actor" : w->caller_pid ? "leased" : "idle");
         if (a)
-            table_add(t, "%s", a->name[0] ? a->name : a->constructor);
+            table_add(t, "%s", a->name[0] ? a->name : class_of(a->constructor));
         else if (w->caller_pid)
             table_add(t, "%d", w->caller_pid);
         else
@@ -123,7 +132,7 @@ static void ps_actors(const manta_view *v)
         table_add(t, a->pid ? "%d" : "-", a->pid);
         table_add(t, "%s", a->name[0] ? a->name : "-");
         table_add(t, "%s", a->name_space);
-        table_add(t, "%s", a->constructor);
+        table_add(t, "%s", class_of(a->constructor));
         table_add(t, a->restarts < 0 ? "any" : "%d", a->restarts);
         table_add(t, "%s", a->detached ? "detached" : "by handle");
     }
@@ -237,8 +246,8 @@ static int write_trace(const manta_view *v, FILE *f)
         const manta_view_worker *w = &v->worker[i];
         const manta_view_actor *a = actor_of(v, w->actor);
         char name[160];
-        snprintf(name, sizeof name, "%s pid=%d", a ? a->name[0] ? a->name : a->constructor : "worker",
-                 w->pid);
+        snprintf(name, sizeof name, "%s pid=%d",
+                 a ? a->name[0] ? a->name : class_of(a->constructor) : "worker", w->pid);
         x = json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", "thread_name", "pid", v->daemon_pid,
                       "tid", w->pid, "args", "name", name);
         json_dumpf(x, f, 0);
@@ -353,6 +362,20 @@ static bool ask_debuggers(int64_t pid)
            run_debugger((char *[]){gdb, nx, batch, p, digits, ex, all, NULL});
 }
 
+/* Prints where the worker's own language is, which a debugger of C does not show: what stands before the frames of C
+ * in its account. */
+static void print_own_frames(const char *node, int pid)
+{
+    char *answer, *end;
+
+    if (manta_view_stack(node, pid, &answer)) return; /* it is no worker, or does not answer */
+    if ((end = strstr(answer, "\n\n#0"))) {
+        end[2] = 0;
+        print_lines(answer);
+    }
+    free(answer);
+}
+
 static int run_stack(const options *o)
 {
     const char *text = options_arg(o, 0);
@@ -364,7 +387,10 @@ static int run_stack(const options *o)
         cli_note("there is no process %lld", (long long)pid);
         return CLI_FAILED;
     }
-    if (!options_flag(o, "own") && ask_debuggers(pid)) return CLI_DONE;
+    if (!options_flag(o, "own") && ask_debuggers(pid)) {
+        print_own_frames(options_text(o, "node"), (int)pid);
+        return CLI_DONE;
+    }
     if (manta_view_stack(options_text(o, "node"), (int)pid, &answer)) return cli_fail();
     print_lines(answer);
     free(answer);
@@ -387,7 +413,7 @@ const command cmd_stack = {
             "thread, the names "
             "of exported functions, and places in the program for the others. A worker that is stopped "
             "(SIGSTOP) does "
-            "not answer.",
+            "not answer. Of a worker that runs Python the frames of Python are shown, too.",
     .examples = "  manta stack 4711\n"
                 "  manta stack --own 4711",
     .min_args = 1,

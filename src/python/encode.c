@@ -141,6 +141,11 @@ Py_ssize_t py_value_add_actor(py_value *v, manta_actor actor)
     return (Py_ssize_t)p->n_actors++;
 }
 
+bool py_is_writing(void)
+{
+    return top != NULL;
+}
+
 /* What is pickled is no part of a value that the runtime will carry: it would hold nothing. */
 static PyObject *out_of_band(const char *what)
 {

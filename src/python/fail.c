@@ -74,6 +74,8 @@ PyObject *py_raise(manta_status st, manta_ref ref)
 
     if (PyErr_Occurred()) return NULL; /* a signal's handler raised it */
     manta_error_get(&e);
+    py_await_interrupt();
+    if (PyErr_Occurred()) return NULL;
     if (ref.id) manta_failure_get(ref, &f);
     if (f.kind) {
         failure = failure_dict(&f);

@@ -132,6 +132,32 @@ static void cancelled(void *user, uint64_t task)
     PyGILState_Release(s);
 }
 
+static atomic_bool python_prints;
+
+PyObject *py_show_prints(PyObject *self, PyObject *on)
+{
+    (void)self;
+    atomic_store(&python_prints, PyObject_IsTrue(on) == 1);
+    Py_RETURN_NONE;
+}
+
+/* The thread that calls this ends with the runtime, and so before the interpreter. */
+static bool printed(void *user, int stream, const char *text, size_t n)
+{
+    (void)user;
+    if (!atomic_load(&python_prints)) return false;
+    PyGILState_STATE s = PyGILState_Ensure();
+    PyObject *which = PyLong_FromLong(stream), *bytes = PyBytes_FromStringAndSize(text, (Py_ssize_t)n),
+             *done = which && bytes ? py_ask(PY_HOOK_PRINTED, which, bytes, NULL) : NULL;
+    bool shown = done != NULL;
+    PyErr_Clear(); /* the program's stream does not take it: the process's own does */
+    Py_XDECREF(which);
+    Py_XDECREF(bytes);
+    Py_XDECREF(done);
+    PyGILState_Release(s);
+    return shown;
+}
+
 static void worker_ends(void *user)
 {
     PyGILState_STATE s = PyGILState_Ensure();
@@ -150,6 +176,8 @@ void py_set_runtime_hooks(void)
                                    .after_fork_child = after_fork_child,
                                    .interrupted = interrupted,
                                    .cancelled = cancelled,
+                                   .printed = printed,
+                                   .stack = py_stack,
                                    .end = worker_ends});
     manta_set_resolver(py_resolve, NULL);
 }

@@ -10,8 +10,9 @@
 py_state *py;
 
 static const char *const hook_names[PY_HOOK_COUNT] = {
-    "dump",   "load", "function", "failed", "error", "prepare", "await_ref", "future", "start",  "coroutine",
-    "reduce", "end",  "method",   "items",  "limit", "cancel",  "looped",    "leave",  "stream", "how"};
+    "dump",   "load",      "function", "failed", "error",  "prepare", "await_ref", "future",
+    "start",  "coroutine", "reduce",   "end",    "method", "items",   "limit",     "cancel",
+    "looped", "leave",     "stream",   "how",    "loose",  "printed", "grant"};
 
 static PyObject *set_hooks(PyObject *self, PyObject *mapping)
 {
@@ -68,6 +69,10 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"view", py_view, METH_NOARGS, NULL},
                                   {"set_title_prefix", py_set_title_prefix, METH_O, NULL},
                                   {"set_calm_methods", py_set_calm_methods, METH_O, NULL},
+                                  {"set_cancel_keeps", py_set_cancel_keeps, METH_O, NULL},
+                                  {"stack_prepare", py_stack_prepare, METH_NOARGS, NULL},
+                                  {"stack_begin", py_stack_begin, METH_NOARGS, NULL},
+                                  {"show_prints", py_show_prints, METH_O, NULL},
                                   {"is_cancelled", py_is_cancelled, METH_NOARGS, NULL},
                                   {"promise", py_promise, METH_NOARGS, NULL},
                                   {"promise_settle", py_promise_settle, METH_VARARGS, NULL},

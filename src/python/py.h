@@ -23,6 +23,7 @@
 #include <manta/packed.h>
 #include <manta/task.h>
 
+#define PY_NAME   28 /* bytes of a reference that the program makes of bytes, as Ray has them */
 #define PY_COPIED 8192 /* bytes up to which a value is copied, not kept in the store by a view */
 #define PY_STORED                                                                                            \
     8192 /* bytes above which a value lies in the store, where it is let go once it was decoded */
@@ -51,6 +52,9 @@ typedef enum py_hook {
     PY_HOOK_LEAVE, /* leave(actor): the actor ends as it should, and is no more after it */
     PY_HOOK_STREAM, /* stream(Stream) -> what the program sees of it */
     PY_HOOK_HOW, /* how(bytes) -> dict: what a call says besides its arguments */
+    PY_HOOK_LOOSE, /* loose(ref) -> what pickle wants of a reference that is in no value of the runtime's */
+    PY_HOOK_PRINTED, /* printed(stream, bytes): workers have printed; 1 is standard output, 2 standard error */
+    PY_HOOK_GRANT, /* grant(processors): what this worker runs from now on has so many */
     PY_HOOK_COUNT
 } py_hook;
 
@@ -159,6 +163,7 @@ typedef struct py_ref {
     uint32_t life;
     bool is_large; /* it was put here, and has PY_KEPT bytes or more */
     bool of_actor; /* it is the result of a method that was called here */
+    PyObject *name; /* PY_NAME bytes that the program has named it by; NULL: it names an object */
     PyObject *weak;
 } py_ref;
 
@@ -245,6 +250,9 @@ PyObject *py_decode_argument(const manta_task *t, int i);
 /* numpy's array type, if the program has imported numpy, or `import` says that it should. */
 PyTypeObject *py_numpy(bool import);
 
+/* Whether a value is being written on this thread. */
+bool py_is_writing(void);
+
 /* Indices of references and handles inside a pickle that is being written or read. */
 PyObject *py_ref_index(PyObject *self, PyObject *ref);
 PyObject *py_actor_index(PyObject *self, PyObject *actor);
@@ -325,21 +333,34 @@ void py_show_title(const char *title);
 const char *py_label_of(const char *name);
 PyObject *py_set_title_prefix(PyObject *self, PyObject *text);
 
+/* ---- stack.c ---- */
+
+PyObject *py_stack_prepare(PyObject *self, PyObject *unused);
+PyObject *py_stack_begin(PyObject *self, PyObject *unused);
+/* The hook of the runtime. Takes no lock. */
+size_t py_stack(void *user, char *out, size_t size);
+
 /* ---- worker.c ---- */
 
 manta_status py_resolve(void *user, const char *name, manta_task *t);
 PyObject *py_set_calm_methods(PyObject *self, PyObject *on);
+PyObject *py_set_cancel_keeps(PyObject *self, PyObject *on);
 /* The call that this thread runs; NULL: none. */
 manta_task *py_task(void);
 /* The call that was deferred, and its name, of what the hook `coroutine` was given; false with an exception. */
 bool py_deferred_of(PyObject *known, manta_task **t, const char **name);
 /* In the process of an actor that runs several calls at once: SIGTERM ends it when these have ended. */
 void py_mind_term(void);
+/* Before a failure is raised: in a call that was cancelled, and is interrupted for it, sets that exception instead. */
+void py_await_interrupt(void);
 /* Interrupts a call that was cancelled, if it runs here and is no method of an actor. */
 bool py_interrupt_call(uint64_t task);
 
 /* From now on a process that the program forks knows that it has no part in the runtime. */
 void py_mind_forks(void);
+
+/* show_prints(bool): whether Python shows what workers print, from now on, and not the runtime. */
+PyObject *py_show_prints(PyObject *self, PyObject *on);
 
 /* Tells the runtime what it calls here: the resolver and the hooks. */
 void py_set_runtime_hooks(void);

@@ -2,17 +2,60 @@
  *
  * It holds its object once, from py_ref_take() to its destructor. It knows in which life of the
  * runtime it was made: one of an earlier life, or of the process that this one was forked from,
- * refuses to be used and gives nothing back. Subclasses there are none. */
+ * refuses to be used and gives nothing back. So does one that the program has made of bytes, as tests and caches
+ * of programs for Ray do: it is a name to compare and to keep. Subclasses there are none. */
 #include "py.h"
 
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/random.h>
+
+static py_ref *ref_make(manta_ref ref, uint32_t life, PyObject *name)
+{
+    py_ref *r = PyObject_New(py_ref, py->ref);
+
+    if (!r) return NULL;
+    r->ref = ref;
+    r->life = life;
+    r->is_large = r->of_actor = false;
+    r->name = name ? Py_NewRef(name) : NULL;
+    r->weak = NULL;
+    return r;
+}
+
+static PyObject *ref_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *name;
+    (void)type;
+
+    if (kwargs && PyDict_Size(kwargs) > 0)
+        return PyErr_Format(PyExc_TypeError, "ObjectRef() takes no keyword arguments");
+    if (!PyArg_ParseTuple(args, "S:ObjectRef", &name)) return NULL;
+    if (PyBytes_Size(name) != PY_NAME)
+        return PyErr_Format(PyExc_ValueError, "the name of an ObjectRef needs to have length %d, given %zd",
+                            PY_NAME, PyBytes_Size(name));
+    return (PyObject *)ref_make((manta_ref){0}, 0, name);
+}
+
+static PyObject *ref_from_random(PyObject *cls, PyObject *unused)
+{
+    char bytes[PY_NAME];
+    (void)cls;
+    (void)unused;
+
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return PyErr_SetFromErrno(PyExc_OSError);
+    PyObject *name = PyBytes_FromStringAndSize(bytes, sizeof bytes);
+    PyObject *out = name ? (PyObject *)ref_make((manta_ref){0}, 0, name) : NULL;
+    Py_XDECREF(name);
+    return out;
+}
 
 static PyObject *ref_hex(PyObject *self, PyObject *unused)
 {
     char text[17];
     (void)unused;
 
+    if (((py_ref *)self)->name) return PyObject_CallMethod(((py_ref *)self)->name, "hex", NULL);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)((py_ref *)self)->ref.id);
     return PyUnicode_FromString(text);
 }
@@ -23,21 +66,24 @@ static PyObject *ref_binary(PyObject *self, PyObject *unused)
     unsigned char bytes[8];
     (void)unused;
 
+    if (((py_ref *)self)->name) return Py_NewRef(((py_ref *)self)->name);
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(id >> (56 - 8 * i));
     return PyBytes_FromStringAndSize((const char *)bytes, 8);
 }
 
 static PyObject *ref_repr(PyObject *self)
 {
-    char text[40];
+    PyObject *hex = ref_hex(self, NULL), *out = hex ? PyUnicode_FromFormat("ObjectRef(%U)", hex) : NULL;
 
-    snprintf(text, sizeof text, "ObjectRef(%016llx)", (unsigned long long)((py_ref *)self)->ref.id);
-    return PyUnicode_FromString(text);
+    Py_XDECREF(hex);
+    return out;
 }
 
 static Py_hash_t ref_hash(PyObject *self)
 {
     const py_ref *r = (const py_ref *)self;
+
+    if (r->name) return PyObject_Hash(r->name);
     uint64_t x = r->ref.id * 0x9E3779B97F4A7C15u + r->life;
     Py_hash_t h = (Py_hash_t)(x ^ x >> 32);
 
@@ -49,6 +95,8 @@ static PyObject *ref_compare(PyObject *a, PyObject *b, int op)
     if ((op != Py_EQ && op != Py_NE) || Py_TYPE(b) != py->ref) Py_RETURN_NOTIMPLEMENTED;
     const py_ref *x = (const py_ref *)a, *y = (const py_ref *)b;
     bool same = x->ref.id == y->ref.id && x->life == y->life;
+    if (x->name || y->name)
+        same = x->name && y->name && PyObject_RichCompareBool(x->name, y->name, Py_EQ) == 1;
     return PyBool_FromLong(same == (op == Py_EQ));
 }
 
@@ -57,6 +105,8 @@ static PyObject *ref_reduce(PyObject *self, PyObject *unused)
     PyObject *index, *at, *out = NULL;
     (void)unused;
 
+    if (((py_ref *)self)->name) return Py_BuildValue("O(O)", py->ref, ((py_ref *)self)->name);
+    if (!py_is_writing()) return py_ask(PY_HOOK_LOOSE, self, NULL);
     if (!(index = py_ref_index(py->module, self))) return NULL;
     if ((at = PyObject_GetAttrString(py->module, "ref_at"))) out = Py_BuildValue("O(O)", at, index);
     Py_XDECREF(at);
@@ -78,7 +128,7 @@ static PyObject *ref_future(PyObject *self, PyObject *unused)
 static PyObject *ref_is_nil(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((py_ref *)self)->ref.id == 0);
+    return PyBool_FromLong(((py_ref *)self)->ref.id == 0 && !((py_ref *)self)->name);
 }
 
 static PyObject *ref_size(PyObject *cls, PyObject *unused)
@@ -90,16 +140,9 @@ static PyObject *ref_size(PyObject *cls, PyObject *unused)
 
 static PyObject *ref_nil(PyObject *cls, PyObject *unused)
 {
-    py_ref *r = PyObject_New(py_ref, py->ref);
     (void)cls;
     (void)unused;
-
-    if (!r) return NULL;
-    r->ref.id = 0;
-    r->life = 0;
-    r->is_large = r->of_actor = false;
-    r->weak = NULL;
-    return (PyObject *)r;
+    return (PyObject *)ref_make((manta_ref){0}, 0, NULL);
 }
 
 static PyObject *ref_of_type(PyObject *cls, PyObject *item)
@@ -116,6 +159,7 @@ static void ref_dealloc(PyObject *self)
 
     if (r->weak) PyObject_ClearWeakRefs(self);
     py_drop_later(PY_DROP_REF, r->ref.id, r->life);
+    Py_XDECREF(r->name);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -125,15 +169,8 @@ PyObject *py_ref_take(manta_ref ref)
     py_ref *r;
 
     if (!ref.id) return py_raise(MANTA_EINVAL, ref);
-    r = PyObject_New(py_ref, py->ref);
-    if (!r) {
-        py_drop_later(PY_DROP_REF, ref.id, py->life);
-        return NULL;
-    }
-    r->ref = ref;
-    r->life = py->life;
-    r->is_large = r->of_actor = false;
-    r->weak = NULL;
+    r = ref_make(ref, py->life, NULL);
+    if (!r) py_drop_later(PY_DROP_REF, ref.id, py->life);
     return (PyObject *)r;
 }
 
@@ -161,6 +198,8 @@ static PyMethodDef ref_methods[] = {
      "A concurrent.futures.Future of the value.\n\n    f.remote(1).future().result()"},
     {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
     {"nil", ref_nil, METH_NOARGS | METH_CLASS, "A reference that names nothing."},
+    {"from_random", ref_from_random, METH_NOARGS | METH_CLASS,
+     "A reference that names nothing, and is like no other.\n\n    manta.ObjectRef.from_random()"},
     {"size", ref_size, METH_NOARGS | METH_CLASS, "Bytes of binary()."},
     {"__reduce__", ref_reduce, METH_NOARGS, NULL},
     {"__class_getitem__", ref_of_type, METH_O | METH_CLASS, NULL},
@@ -173,6 +212,7 @@ static PyMemberDef ref_members[] = {
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot ref_slots[] = {
+    {Py_tp_new, ref_new},
     {Py_tp_dealloc, ref_dealloc},
     {Py_tp_repr, ref_repr},
     {Py_tp_hash, ref_hash},
@@ -184,7 +224,5 @@ static PyType_Slot ref_slots[] = {
                        "    ref = manta.put(1)\n    manta.get(ref)\n    await ref")},
     {0, NULL}};
 
-PyType_Spec py_ref_spec = {.name = "manta.ObjectRef",
-                           .basicsize = sizeof(py_ref),
-                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                           .slots = ref_slots};
+PyType_Spec py_ref_spec = {
+    .name = "manta.ObjectRef", .basicsize = sizeof(py_ref), .flags = Py_TPFLAGS_DEFAULT, .slots = ref_slots};

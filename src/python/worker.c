@@ -9,11 +9,15 @@
  * Exceptions never leave here: each becomes the failure of the call (results.c). */
 #include "py.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define MOST_AWAITED 50000 /* turns of py_await_interrupt(): 10 s, which nothing takes */
 
 static _Thread_local manta_task *current;
 static _Thread_local bool has_state;
@@ -22,7 +26,7 @@ static _Thread_local bool has_state;
 typedef struct running {
     uint64_t task;
     pthread_t thread;
-    bool is_method;
+    bool is_method, is_told; /* told: it was interrupted */
     struct running *next;
 } running;
 
@@ -34,6 +38,8 @@ typedef struct shown {
 
 static running *all_running;
 static bool methods_are_calm;
+static bool keeps_values; /* of functions that are cancelled and return all the same */
+static int processors = 1; /* of what runs here, as libraries know it */
 static _Thread_local const char *title_now;
 
 manta_task *py_task(void)
@@ -247,7 +253,29 @@ static manta_status run_stream(manta_task *t, const char *name, PyObject *out, P
     return defer_call(t, name, Py_None, how);
 }
 
-/* For exit_actor(), which a coroutine may call as well. */
+/* What runs here now has so many processors, and libraries are to compute with as many threads. */
+static void grant_processors(int n)
+{
+    PyObject *number, *done;
+
+    if (!py->is_worker || n == processors) return;
+    processors = n;
+    number = PyLong_FromLong(n);
+    done = number ? py_ask(PY_HOOK_GRANT, number, NULL) : NULL;
+    if (!done) PyErr_WriteUnraisable(NULL);
+    Py_XDECREF(number);
+    Py_XDECREF(done);
+}
+
+/* A function says in its call how many it has, unless it is one. */
+static int processors_of(PyObject *how)
+{
+    uint64_t n = py_how_number(how, "processors");
+
+    return n > 1 && n < INT_MAX ? (int)n : 1;
+}
+
+/* For exit_actor(), which a coroutine may call as well, and for what the actor holds as long as it lives. */
 static void remember_actor(const manta_task *t)
 {
     manta_context c = {0};
@@ -255,6 +283,7 @@ static void remember_actor(const manta_task *t)
 
     if (py->is_worker && !manta_context_get(t, &c)) py->actor_here = c.actor;
     py_come_back(left);
+    grant_processors(c.cpus >= 2 && c.cpus < INT_MAX ? (int)c.cpus : 1);
 }
 
 /* Before the constructor of this process's actor: what is to be called, instead of its class, which is
@@ -283,11 +312,21 @@ PyObject *py_set_calm_methods(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* set_cancel_keeps(bool): whether a function that is cancelled and returns all the same has its results. */
+PyObject *py_set_cancel_keeps(PyObject *self, PyObject *on)
+{
+    (void)self;
+    keeps_values = PyObject_IsTrue(on) == 1;
+    manta_set_cancel_keeps(keeps_values);
+    Py_RETURN_NONE;
+}
+
 static void running_begin(running *r, manta_task *t)
 {
     r->task = manta_task_id(t);
     r->thread = pthread_self();
     r->is_method = manta_self(t) != NULL;
+    r->is_told = false;
     if (r->is_method && methods_are_calm) manta_task_stay_calm(t);
     r->next = all_running;
     all_running = r;
@@ -374,12 +413,16 @@ static manta_status run_call(manta_task *t, const char *name)
     if (f && flags & PY_CALL_METHOD && !(flags & PY_CALL_STREAM) && py->has_loop)
         py_replace(&f, py_ask(PY_HOOK_LOOPED, f, NULL));
     show_begin(&s, t, name); /* a worker knows by now whose program it runs */
+    int before = processors; /* of the call that waits for this one */
+    bool is_function = !(flags & (PY_CALL_METHOD | PY_CALL_CONSTRUCTOR));
+    if (f && is_function) grant_processors(processors_of(how));
     if (f) out = call_with_arguments(t, f, (int)(flags & 0xFFFF), has_captured + has_how);
     Py_XDECREF(f);
     st = out ? end_call(t, name, flags, out, how) : MANTA_EINVAL;
     show_end(&s);
     Py_XDECREF(out);
     Py_XDECREF(how);
+    if (is_function) grant_processors(before);
     return st;
 }
 
@@ -410,15 +453,40 @@ PyObject *py_is_cancelled(PyObject *self, PyObject *unused)
     return PyBool_FromLong(current && manta_task_is_cancelled(current));
 }
 
-bool py_interrupt_call(uint64_t task)
+static running *find_running(uint64_t task)
 {
-    const running *r = all_running;
+    running *r = all_running;
 
     while (r && r->task != task) r = r->next;
+    return r;
+}
+
+bool py_interrupt_call(uint64_t task)
+{
+    running *r = find_running(task);
+
     if (!r || r->is_method) return false;
+    r->is_told = true;
     if ((unsigned long)r->thread == py->main_thread)
         (void)pthread_kill(r->thread, SIGINT); /* which also ends a sleep */
     else
         (void)PyThreadState_SetAsyncExc((unsigned long)r->thread, PyExc_KeyboardInterrupt);
     return true;
+}
+
+/* The runtime ends the waits of a call that is cancelled, and the program is told by a signal, which may come
+ * a moment later. One that may return all the same is to see the interrupt there, and not behind it. */
+void py_await_interrupt(void)
+{
+    const running *r = current && keeps_values ? find_running(manta_task_id(current)) : NULL;
+
+    if (!r || r->is_method || (unsigned long)r->thread != py->main_thread ||
+        !manta_task_is_cancelled(current))
+        return;
+    for (int i = 0; i < MOST_AWAITED && !r->is_told; i++) {
+        PyThreadState *left = PyEval_SaveThread();
+        (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        PyEval_RestoreThread(left);
+    }
+    (void)PyErr_CheckSignals();
 }

@@ -387,7 +387,7 @@ static void take_results(call *c, wire *w)
         goto out;
     }
     uint64_t id = c->id;
-    if (c->cancelled && !cancel_keeps(c->fn->name)) {
+    if (c->cancelled && !cancel_keeps(c->fn->name, c->actor)) {
         for (size_t i = 0; i < values.n; i++)
             if (!map_u64_find(&failures, i)) drop_result(id + i, &values.at[i], is_here);
         fail_cancelled(c);

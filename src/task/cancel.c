@@ -1,6 +1,7 @@
 /* cancel.c - see cancel.h. */
 #include "task/cancel.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
@@ -12,9 +13,16 @@ cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
     return CANCEL_TELL;
 }
 
-bool cancel_keeps(const char *function)
+static atomic_bool keeps_values;
+
+void manta_set_cancel_keeps(bool on)
 {
-    return !strncmp(function, "manta.queue", 11);
+    atomic_store(&keeps_values, on);
+}
+
+bool cancel_keeps(const char *function, bool of_actor)
+{
+    return (!of_actor && atomic_load(&keeps_values)) || !strncmp(function, "manta.queue", 11);
 }
 
 cancel_heard cancel_told(bool queued, bool running, unsigned how)

@@ -10,7 +10,8 @@
  *  2. A call that was told to end makes no more calls.
  *  3. A call that is cancelled is never tried again (retry.h).
  *  4. Its results are MANTA_ECANCELLED: the worker answers so when it was told before the
- *     function returned, and the maker drops a value that comes later (cancel_keeps()). */
+ *     function returned, and the maker drops a value that comes later (cancel_keeps()). A
+ *     program may choose that functions which return all the same have their results. */
 #ifndef TASK_CANCEL_H
 #define TASK_CANCEL_H
 
@@ -36,9 +37,10 @@ typedef struct cancel_heard {
 } cancel_heard;
 
 /* Says whether a call of that function which was cancelled and ends with a value keeps it. Those
- * of a queue do: what was put or taken is so. Of all others the results are MANTA_ECANCELLED,
- * whatever the function returns, and whether the cancel or the value was faster. */
-bool cancel_keeps(const char *function);
+ * of a queue do: what was put or taken is so. So do those that are no actor's in a program that chose it
+ * (manta_set_cancel_keeps()). Of all others the results are MANTA_ECANCELLED, whatever the function returns,
+ * and whether the cancel or the value was faster. */
+bool cancel_keeps(const char *function, bool of_actor);
 
 /* What the worker does that has the call, or had it. */
 cancel_heard cancel_told(bool queued, bool running, unsigned how);

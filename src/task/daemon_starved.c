@@ -11,9 +11,12 @@
  *     STARVED, STARVED, ...               ...
  *     calls fail ◀────NO_WORKER──── all have been still, and nobody has said anything, for STILL_NS
  *
+ * A driver in an event loop, or one that polls, says STARVED too, when it has neither heard nor done anything for
+ * some time (runtime_wait.c).
+ *
  * Answers travel through rings, which the daemon does not see: one may be there that its reader has not
  * looked at yet. That is what the time is for, and why one round is not enough. A driver that says nothing
- * works on, or waits with a time limit, and is left alone. */
+ * works on, or is in a wait with a time limit, and is left alone. */
 #include "task/daemon.h"
 
 #include "base/clock.h"

@@ -412,7 +412,7 @@ void task_end(manta_task *t, manta_status st, buf *answer)
     in->promised = in->yielded = 0;
     if (t->call->leaves) st = MANTA_EDIED; /* whatever the function made of it */
     if (!st) st = results_fit(t);
-    if (!st && t->id && atomic_load(&t->call->cancelled) && !cancel_keeps(t->name))
+    if (!st && t->id && atomic_load(&t->call->cancelled) && !cancel_keeps(t->name, t->actor))
         st = manta_fail(MANTA_ECANCELLED, "%s was cancelled before it returned", t->name);
     if (t->max_calls > 0 && ++function_find(t->name)->ran >= t->max_calls) rt->retires = rt->is_worker;
     task_answer(t, st, answer);

@@ -40,6 +40,16 @@ bool hooks_interrupted(void)
     return hooks.interrupted && hooks.interrupted(hooks.user);
 }
 
+bool hooks_printed(int stream, const char *text, size_t n)
+{
+    return hooks.printed && hooks.printed(hooks.user, stream, text, n);
+}
+
+size_t hooks_stack(char *out, size_t size)
+{
+    return hooks.stack ? hooks.stack(hooks.user, out, size) : 0;
+}
+
 void hooks_end(void)
 {
     if (hooks.end) hooks.end(hooks.user);

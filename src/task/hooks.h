@@ -6,6 +6,7 @@
 #define TASK_HOOKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <manta/nursery.h>
@@ -26,6 +27,12 @@ bool hooks_interrupted(void);
 /* Has the program told, by a thread that is there for it, that the call was cancelled. The runtime's
  * lock may be held; two threads do not call this at once. */
 void hooks_tell_cancelled(uint64_t task);
+
+/* In a driver: whether the program has shown what workers printed to a stream, 1 or 2. */
+bool hooks_printed(int stream, const char *text, size_t n);
+
+/* In a worker that is asked where it is: the bytes that the program has written about it. The runtime's lock may be held. */
+size_t hooks_stack(char *out, size_t size);
 
 /* In a worker that ends. */
 void hooks_end(void);

@@ -19,6 +19,7 @@
 #include "os/socket.h"
 #include "os/sys.h"
 #include "os/thread.h"
+#include "task/hooks.h"
 #include "task/worker_trace.h"
 
 #define CHUNK      65536
@@ -70,6 +71,7 @@ static void write_out(output *o, int stream)
     const char *at = o->out.at;
     size_t left = o->out.n;
 
+    if (left > 0 && hooks_printed(stream + 1, at, left)) left = 0;
     while (left > 0 && !o->failed[stream]) {
         ssize_t n = os->write(stream + 1, at, left);
         if (n >= 0) {

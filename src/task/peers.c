@@ -31,6 +31,7 @@ bool peer_send(peer *p, const buf *b)
     rt_flush_adds(); /* what the message refers to */
     if (p->is_dead || p->outbox.n > 0 || !channel_send(p->channel, b->at, b->n)) return false;
     eventcount_notify(p->bell);
+    rt->told++;
     return true;
 }
 

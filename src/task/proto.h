@@ -50,7 +50,7 @@ typedef enum proto_kind {
     PROTO_RETIRE, /* a worker takes no more calls, and is to end when its lease does */
     PROTO_GIVE, /* client, task, item, n, objects...: it holds them, and will hear of them with an answer */
     PROTO_UNHEARD, /* client, n, task and items of each: it is dead, and they have no answer (gifts.h) */
-    PROTO_STARVED, /* a driver sleeps without a time limit, and nothing has come for a while */
+    PROTO_STARVED, /* a driver sleeps without a time limit, or does nothing but poll, and nothing has come for a while */
     PROTO_STILL, /* round, u32: 1 nothing happens in this worker unless another does something, 0 it may */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by

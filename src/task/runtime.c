@@ -110,6 +110,7 @@ static void node_cut(void)
 void rt_tell_bytes(const void *bytes, size_t n)
 {
     if (rt->is_local || rt->is_dead || rt->cut[0]) return;
+    rt->told++;
     manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
     if (st && st != MANTA_EDIED) node_cut(); /* a daemon that is gone has closed its end, which is seen */
 }

@@ -50,6 +50,13 @@ struct self_of;
 struct shape;
 struct stream;
 
+/* How long nothing has come to a driver, and nothing has gone from it; runtime_wait.c. */
+typedef struct idleness {
+    uint64_t heard, told; /* of the runtime, when it began */
+    int64_t at; /* when it is to be said next; 0: it has not begun */
+    int polls; /* waits of the program that have ended since, as their time was over */
+} idleness;
+
 typedef struct runtime {
     mutex lock;
     bool is_local, is_worker, is_dead, is_closing, exiting;
@@ -69,7 +76,8 @@ typedef struct runtime {
     thread_id watcher;
     bool watcher_idles; /* it sleeps without a time limit */
     uint64_t changes; /* counts what other threads should look at */
-    uint64_t heard; /* messages of the daemon and of peers */
+    uint64_t heard, told; /* messages of the daemon and of peers, and to them */
+    idleness idle;
     int waiters;
     int timed; /* waiters that have a time limit, */
     int waiting_calls; /* and those that are calls which run here */
@@ -208,6 +216,9 @@ void rt_daemon_message(wire *w, int *fds, int n_fds);
 /* Waits, with the lock held at entry and exit, until done(ctx). MANTA_ETIMEDOUT, without
  * a sentence, after the deadline. */
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
+
+/* Waits, as rt_wait() does, in the place of a program that is in an event loop. */
+void rt_wait_in_loop(bool (*done)(void *ctx), void *ctx);
 
 /* Finds a call that the waiter of ctx should run itself (nested_find()); NULL: none. */
 typedef struct call *rt_find(void *ctx, nested_terms terms);

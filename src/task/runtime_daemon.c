@@ -24,6 +24,8 @@
 #include "task/stack.h"
 #include "task/value.h"
 
+#define STACK_OWN 16384 /* bytes that a program may say of where it is */
+
 static void take_object(wire *w, bool failed)
 {
     uint64_t id = wire_u64(w);
@@ -193,10 +195,14 @@ static void on_no_worker(wire *w)
 
 static void on_stack_ask(wire *w)
 {
+    static char own[STACK_OWN]; /* under the lock */
     uint64_t request = wire_u64(w);
     buf text = {0};
 
     if (wire_end(w, "stack") || !rt->is_worker) return;
+    size_t n = hooks_stack(own, sizeof own);
+    if (n > 0) buf_add(&text, own, n);
+    if (n > 0) buf_add_char(&text, '\n');
     if (stack_take(rt->first_thread, &text)) buf_printf(&text, "%s\n", manta_error_text());
     proto_begin(&rt->out, PROTO_STACK_IS);
     wire_put_u64(&rt->out, request);

@@ -11,7 +11,8 @@
  * under the lock, and once more after it has said that it sleeps (eventcount_wait()). Whoever
  * changes something rings the bell afterwards.
  *
- * What may be changed: how long to spin (waits), how often a driver says that it sleeps. */
+ * What may be changed: how long to spin (waits), how often a driver says that it sleeps, and after what time
+ * one that polls does. */
 #include "task/runtime.h"
 
 #include <sched.h>
@@ -35,6 +36,8 @@ static const spin_policy waits = {
 
 #define ASK_NS    50000000 /* from one question to the program's hook to the next */
 #define HUNGER_NS 500000000 /* from one word to the daemon that a driver sleeps to the next */
+#define IDLE_NS   20000000000 /* to the first, of one that might do something else at any time */
+#define POLLS     2 /* waits that end for nothing, after which a driver is taken to do nothing else */
 
 /* ---- waking others ---- */
 
@@ -95,35 +98,84 @@ static void sleep_until_changed(asking *a, int64_t deadline)
     mutex_lock(&rt->lock);
 }
 
-/* What a driver does while it sleeps without a time limit: it says so, again and again as long as nothing
- * comes, since it may be that nothing ever will (daemon_starved.c). */
+/* Who waits. */
+typedef enum waiter {
+    WAITER_INSIDE, /* a thread of the runtime, or for an answer of the daemon */
+    WAITER_PROGRAM,
+    WAITER_LOOP, /* the thread of a watch, while the program is in its event loop */
+} waiter;
+
+static void say_starved(void)
+{
+    proto_begin(&rt->out, PROTO_STARVED);
+    rt_tell();
+}
+
+/* A driver that sleeps without a time limit says so, again and again as long as nothing comes, since it
+ * may be that nothing ever will (daemon_starved.c). */
 typedef struct hunger {
-    bool on; /* the program itself waits, not a thread of the runtime */
     int64_t at; /* when it is said next; 0: not known yet */
     uint64_t heard; /* rt->heard when the time to it began */
 } hunger;
 
 /* Says it, if it is time. When to look again. */
-static int64_t tell_hunger(hunger *h, int64_t now, int64_t deadline)
+static int64_t tell_hunger(hunger *h, int64_t now)
 {
-    if (!h->on || rt->is_worker || rt->timed > 0) return deadline;
     if (h->at == 0 || h->heard != rt->heard) {
         h->heard = rt->heard;
         h->at = now + HUNGER_NS;
     } else if (now >= h->at) {
-        proto_begin(&rt->out, PROTO_STARVED);
-        rt_tell();
+        say_starved();
         h->at = now + HUNGER_NS;
     }
-    return h->at < deadline ? h->at : deadline;
+    return h->at;
 }
 
-static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks, bool is_program)
+/* A driver that is in its event loop, or waits again and again with a time limit, might do something else
+ * at any time. It says the same when for IDLE_NS nothing has come and it has done nothing that another
+ * could notice. One wait with a time limit, however long, is none of this: what the program does when it
+ * is over is not known yet. When to look again. */
+static int64_t tell_idleness(bool is_loop, int64_t now)
+{
+    idleness *i = &rt->idle;
+
+    if (i->at == 0 || i->heard != rt->heard || i->told != rt->told) {
+        *i = (idleness){.heard = rt->heard, .told = rt->told, .at = now + IDLE_NS};
+    } else if (now >= i->at && (i->polls >= POLLS || (is_loop && rt->timed == 0))) {
+        say_starved();
+        i->told = rt->told;
+        i->at = now + HUNGER_NS;
+    }
+    return now < i->at ? i->at : CLOCK_NEVER;
+}
+
+/* Says what is to be said of a wait that is about to sleep until `deadline`. When it is to wake. */
+static int64_t tell_sleep(waiter who, hunger *h, int64_t now, int64_t deadline)
+{
+    int64_t at = CLOCK_NEVER;
+
+    if (rt->is_worker || who == WAITER_INSIDE) return deadline;
+    if (who == WAITER_LOOP || deadline != CLOCK_NEVER)
+        at = tell_idleness(who == WAITER_LOOP, now);
+    else if (rt->timed == 0)
+        at = tell_hunger(h, now);
+    return at < deadline ? at : deadline;
+}
+
+/* A wait of the program has ended, as its time was over. */
+static void note_poll(void)
+{
+    if (rt->is_worker || rt->is_local) return;
+    (void)tell_idleness(false, clock_now_ns());
+    if (rt->idle.polls < POLLS) rt->idle.polls++;
+}
+
+static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks, waiter who)
 {
     manta_status st = MANTA_OK;
     spin s = {0};
     asking a = {.on = asks};
-    hunger h = {.on = is_program};
+    hunger h = {0};
     bool blocked = false;
 
     rt->waiters++;
@@ -155,7 +207,7 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
                 exec_block(true);
                 deadlock_ask();
             }
-            sleep_until_changed(&a, tell_hunger(&h, s.now, deadline));
+            sleep_until_changed(&a, tell_sleep(who, &h, s.now, deadline));
             s = (spin){0};
             continue;
         }
@@ -171,13 +223,19 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
     rt->timed -= deadline != CLOCK_NEVER;
     rt->waiting_calls -= rt_current != NULL;
     if (blocked) exec_block(false);
+    if (st == MANTA_ETIMEDOUT && who == WAITER_PROGRAM) note_poll();
     if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
     return st;
 }
 
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
 {
-    return wait_for(done, ctx, deadline, false, false);
+    return wait_for(done, ctx, deadline, false, WAITER_INSIDE);
+}
+
+void rt_wait_in_loop(bool (*done)(void *ctx), void *ctx)
+{
+    (void)wait_for(done, ctx, CLOCK_NEVER, false, WAITER_LOOP);
 }
 
 typedef struct patience {
@@ -217,7 +275,8 @@ manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t
     for (;;) {
         if (p.find) p.terms = terms_until(deadline);
         if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
-        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted, true);
+        manta_status st =
+            wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted, WAITER_PROGRAM);
         if (st == MANTA_EINTERRUPTED) return manta_fail(st, "the wait was interrupted");
         if (st) return st;
         if (done(ctx)) return MANTA_OK;

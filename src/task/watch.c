@@ -10,7 +10,7 @@
  * lock too, so that it is readable exactly while there are tokens and no wake is lost.
  *
  * Messages of peers are read by whoever waits, and a program in its event loop does not. The
- * watch's thread waits in its place while it has entries: rt_wait() as every other waiter does. A
+ * watch's thread waits in its place while it has entries, as every other waiter does. A
  * program without a watch pays a look at a pointer for each object that becomes ready. */
 #include "task/watch.h"
 
@@ -97,7 +97,7 @@ static void watch_main(void *arg)
         if (list_is_empty(&w->entries))
             cond_wait(&w->more, &rt->lock, CLOCK_NEVER);
         else
-            (void)rt_wait(has_nothing_to_wait_for, w, CLOCK_NEVER);
+            rt_wait_in_loop(has_nothing_to_wait_for, w);
     }
     mutex_unlock(&rt->lock);
 }

@@ -29,8 +29,8 @@ from conftest import PROGRAM, heed_signals
 LIMIT_S = 60
 WIDTHS = (40, 80, 200)
 
-# What a command needs to do something small. Those that are left out start what others must end (start), bring data
-# from elsewhere (data fetch), or do nothing but take time (bench).
+# What a command needs to do something small. Those that are left out start what others must end (start, launch,
+# agent), bring data from elsewhere (data fetch), or do nothing but take time (bench).
 COMMANDS = {
     "train": ["linear", "--data", "d.npz:x,y", "--steps-per-epoch", "2", "--batch", "4"],
     "evaluate": ["m.keras", "--data", "d.npz:x,y"],
@@ -51,6 +51,7 @@ COMMANDS = {
     "runs plot": ["first"],
     "logs": ["first"],
     "key": ["new.key"],
+    "where": [],
 }
 
 VALUES = ["", " ", "0", "-0", "1", "-1", "2", "007", "1e309", "-1e309", "nan", "inf", "0.5", "1e-320", "4294967296",

@@ -60,6 +60,7 @@ def check(n):
         churn(n, actor)
         gc.collect()
         after = memory()
+        print(f"{n} calls, private KiB before and after: {before}, {after}")     # -s shows it
         both = before.keys() & after.keys()
         assert len(both) >= 3, (before, after)      # driver, daemon and the actor
         for who in both:

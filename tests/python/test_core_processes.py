@@ -270,7 +270,7 @@ env = manta.get(f.remote())
 manta.shutdown()
 after = state()
 assert after[:6] == before[:6] and after[6:] == before[6:]
-assert env == dict(os.environ), set(env.items()) ^ set(os.environ.items())
+assert env == {"OMP_NUM_THREADS": "1", **os.environ}, set(env.items()) ^ set(os.environ.items())
 print("fine")
 """)
     assert out.stdout == "fine\n", out.stderr
@@ -295,12 +295,121 @@ actors = [Look.remote() for _ in range(4)]
 done = manta.get([a.work.remote() for a in actors])
 assert all(abs(t - 300) < 1e-3 for t, _ in done), done
 assert len({x for _, x in done}) == 4, done
-assert manta.get(actors[0].modules.remote())[1] == dict(os.environ)
+assert manta.get(actors[0].modules.remote())[1] == {"OMP_NUM_THREADS": "1", **os.environ}
 env = manta.get(Look.options(env_vars={"OMP_NUM_THREADS": "3"}).remote().modules.remote())
 assert env[0] is False and env[1]["OMP_NUM_THREADS"] == "3"
 print("fine")
 """)
     assert out.stdout == "fine\n", out.stderr
+
+
+SHOWN = """
+import os, subprocess, sys, time
+import manta
+manta.init(num_cpus=2)
+@manta.remote
+class Keeper:
+    def pid(self): return os.getpid()
+    def wait_here(self, path):
+        open(path, "w").close()
+        while True: time.sleep(1000)
+@manta.remote
+def keep_the_interpreter(path):
+    import collections, itertools
+    with open(path + ".new", "w") as f: f.write(str(os.getpid()))
+    os.rename(path + ".new", path)
+    collections.deque(itertools.repeat(0), maxlen=0)
+def wait_for(path):
+    while not os.path.exists(path): time.sleep(0.01)
+    return open(path).read()
+folder, node = sys.argv[1], str(manta.node_info()["daemon_pid"])
+def ask(*command):
+    done = subprocess.run([sys.executable, "-m", "manta", *command, "--node", node], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+keeper = Keeper.remote()
+pid = manta.get(keeper.pid.remote())
+refs = [keeper.wait_here.remote(folder + "/waits"), keep_the_interpreter.remote(folder + "/keeps")]
+wait_for(folder + "/waits")
+busy = wait_for(folder + "/keeps")
+assert "in wait_here" in ask("stack", "--own", str(pid))
+assert "in keep_the_interpreter" in ask("stack", "--own", busy)
+assert "in keep_the_interpreter" in ask("stack", "--own", busy)
+shown = ask("ps")
+assert "Keeper" in shown and "wait_here" in shown and "keep_the_interpreter" in shown and "py." not in shown, shown
+ask("timeline")
+assert "Keeper" in open(folder + "/manta-timeline.json").read()
+assert "Workers" in ask("status")
+manta.cancel(refs[1], force=True)
+manta.kill(keeper)
+print("fine")
+"""
+
+
+def test_the_program_shows_python_by_name_and_frame(python, tmp_path):
+    out = python("-c", SHOWN, tmp_path)
+    assert out.stdout == "fine\n", out.stdout + out.stderr
+
+
+THREADS = """
+import os, sys, time
+import {module}
+import manta
+def threads():
+    import ctypes, re
+    import numpy as np
+    np.ones((300, 300)) @ np.ones((300, 300))
+    path = next(re.findall(r"\\S+openblas\\S+", line)[0] for line in open("/proc/self/maps") if "openblas" in line)
+    library = ctypes.CDLL(path)
+    names = ("scipy_openblas_get_num_threads64_", "scipy_openblas_get_num_threads", "openblas_get_num_threads64_",
+             "openblas_get_num_threads")
+    count = next(getattr(library, name) for name in names if hasattr(library, name))()
+    return os.environ["OMP_NUM_THREADS"], count
+f = manta.remote(threads)
+@manta.remote
+class Look:
+    def warm(self): return "numpy" in sys.modules
+    def threads(self): return threads()
+@manta.remote
+def nested():
+    return threads(), manta.get(f.options(num_cpus=2).remote()), threads()
+manta.init(num_cpus=4)
+while "numpy" in sys.modules and not manta.get(Look.remote().warm.remote()): time.sleep(0.02)
+print(manta.get([f.remote(), f.options(num_cpus=3).remote(), f.options(num_cpus=0.5).remote()]))
+print(manta.get([f.options(num_cpus=n).remote() for n in (2, 1)]))
+print(manta.get(nested.remote()))
+print(manta.get([Look.options(num_cpus=n).remote().threads.remote() for n in (0, 2)]))
+print(manta.get(f.options(num_cpus=2, env_vars={{"OMP_NUM_THREADS": "1"}}).remote()))
+"""
+
+
+@pytest.mark.parametrize("module", ["numpy", "math"])
+def test_libraries_compute_with_as_many_threads_as_processors_were_granted(python, module, monkeypatch):
+    pytest.importorskip("numpy")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    out = python("-c", THREADS.format(module=module))
+    if "StopIteration" in out.stderr:
+        pytest.skip("this numpy has no OpenBLAS")
+    given = [eval(line) for line in out.stdout.splitlines()]
+    said = [[n for n, _ in line] for line in given[:4]]
+    assert said == [["1", "3", "1"], ["2", "1"], ["1", "2", "1"], ["1", "2"]] and given[4] == ("1", 1), out.stdout + out.stderr
+    for n, count in (pair for line in given[:4] for pair in line):
+        assert count in (int(n), min(int(n), len(os.sched_getaffinity(0)))), given  # OpenBLAS has a limit at its start alone
+
+
+def test_the_users_number_of_threads_stands(python):
+    pytest.importorskip("numpy")
+    out = python("-c", """
+import os
+import numpy
+import manta
+manta.init(num_cpus=4)
+@manta.remote
+def f(): return os.environ["OMP_NUM_THREADS"]
+print(manta.get([f.remote(), f.options(num_cpus=3).remote()]))
+""", env={"OMP_NUM_THREADS": "2"})
+    assert out.stdout == "['2', '2']\n", out.stdout + out.stderr
 
 
 def test_workers_have_the_drivers_cloudpickle(python, tmp_path):

@@ -413,6 +413,21 @@ def test_killing_the_launcher_leaves_nothing(launch):
     assert p.wait(DEADLINE_S) == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_folder_where_ranks_meet_goes_with_the_launcher(launch, tmp_path, killed):
+    (tmp_path / "tmp").mkdir()
+    p = launch("print(os.environ['MANTA_RANKS'], flush=True)\nwait_for('go')", "-n", 2, wait=False,
+               env={"TMPDIR": str(tmp_path / "tmp"), "MANTA_RANKS": "unix:/of/somebody/else"})
+    rows = {p.stdout.readline().split()[2].decode() for _ in range(2)}
+    assert len(rows) == 1 and re.fullmatch(re.escape(f"unix:{tmp_path}/tmp/manta-launch-") + r"[^/]+/0", *rows)
+    if killed:
+        p.kill()
+    else:
+        (tmp_path / "go").write_text("1")
+    p.wait(DEADLINE_S)
+    until(lambda: not list((tmp_path / "tmp").iterdir()), "the end of the folder")
+
+
 @pytest.mark.parametrize("end, status", [("sys.exit(0)", 0), ("sys.exit(1)", 1), ("os.kill(os.getpid(), signal.SIGKILL)", 137),
                                          ("rank and sys.exit(6); wait()", 6)])
 def test_what_a_rank_has_started_ends_with_it(launch, end, status):

@@ -123,6 +123,88 @@ def test_no_actor_is_ended_by_a_cancel(ray):
     ray.cancel(ray.put(1), force=True)
 
 
+def test_a_function_that_is_cancelled_and_returns_has_its_result(ray, gate):
+    @ray.remote
+    def stay(gate):
+        try:
+            ray.get(gate.wait.remote())
+        except KeyboardInterrupt:
+            return ray.get_runtime_context().is_canceled()
+
+    ref = stay.remote(gate)
+    until(lambda: ray.get(gate.waiters.remote()) == 1)
+    ray.cancel(ref)
+    assert ray.get(ref) is True
+
+
+# ---- prints ----
+
+PRINTS = """
+import io, sys
+import manta.ray as ray
+sys.stdout = io.StringIO()
+ray.init(num_cpus=1)
+@ray.remote
+def f():
+    print("caf\\u00e9")
+    print("careful", file=sys.stderr)
+    print("no end", end="")
+ray.get(f.remote())
+ray.shutdown()
+shown = sys.stdout.getvalue()
+sys.__stdout__.write(repr(shown))
+"""
+
+
+def test_prints_reach_the_drivers_own_stream(python):
+    out = python("-c", PRINTS)
+    lines = eval(out.stdout).splitlines()
+    assert [line.partition(") ")[2] for line in lines] == ["caf\u00e9", "no end"] and lines[0].startswith("(f pid="), out.stderr
+    assert out.stderr.endswith(") careful\n")
+
+
+# ---- references by themselves ----
+
+def test_a_reference_of_bytes_is_a_name(ray):
+    import pickle
+    name = bytes(range(28))
+    ref = ray.ObjectRef(name)
+    assert ref.binary() == name and ref.hex() == name.hex() and repr(ref) == f"ObjectRef({name.hex()})"
+    assert ref == ray.ObjectRef(name) and hash(ref) == hash(ray.ObjectRef(name)) and ref != ray.ObjectRef.nil()
+    assert pickle.loads(pickle.dumps(ref)) == ref and not ref.is_nil() and ray.ObjectRef.nil().is_nil()
+    assert ray.ObjectRef.from_random() != ray.ObjectRef.from_random() and ref != ray.put(1)
+    for wrong in (b"", name[1:], name + b"x"):
+        with pytest.raises(ValueError, match="needs to have length 28"):
+            ray.ObjectRef(wrong)
+    for wrong in ((), (1,), (name, 1)):
+        with pytest.raises(TypeError):
+            ray.ObjectRef(*wrong)
+    with pytest.raises(ValueError, match="names nothing here"):
+        ray.get(ref)
+    with pytest.raises(ValueError, match="names nothing here"):
+        ray.put([ref])
+
+
+def test_a_reference_that_is_pickled_by_itself_is_its_process_s(ray, monkeypatch):
+    import pickle
+    data = pickle.dumps(ray.put(5))
+    assert ray.get(pickle.loads(data)) == 5
+
+    @ray.remote
+    def read(data):
+        return pickle.loads(data)
+
+    with pytest.raises(ValueError, match="was pickled by itself"):
+        ray.get(read.remote(data))
+    monkeypatch.setenv("RAY_allow_out_of_band_object_ref_serialization", "0")
+    with pytest.raises(ray.exceptions.OufOfBandObjectRefSerializationException):
+        pickle.dumps(ray.put(5))
+    ray.shutdown()
+    ray.init(num_cpus=1)
+    with pytest.raises(ValueError, match="until ray.shutdown"):
+        pickle.loads(data)
+
+
 # ---- generators ----
 
 def test_references_to_what_was_not_yielded_yet(ray, gate):

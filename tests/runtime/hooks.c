@@ -1,9 +1,10 @@
 /* hooks.c - what a program is asked and told (manta/nursery.h): waits that a signal ends, calls
- * that are cancelled, workers that end. `runtime_hooks SCENARIO [nursery]`. */
+ * that are cancelled, workers that end, what they print, where they are. `runtime_hooks SCENARIO [nursery]`. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 
+#include <manta/node.h>
 #include <manta/nursery.h>
 
 #include "scenario.h"
@@ -227,14 +228,160 @@ static void scenario_ends(void)
     folder_remove();
 }
 
+/* ---- prints ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    bool shows; /* otherwise the runtime writes */
+    char text[2][4096];
+} prints = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool on_printed(void *user, int stream, const char *text, size_t n)
+{
+    (void)user;
+    pthread_mutex_lock(&prints.lock);
+    char *at = prints.text[stream - 1];
+    size_t had = strlen(at);
+    bool shows = prints.shows;
+    if (shows) snprintf(at + had, sizeof prints.text[0] - had, "%.*s", (int)n, text);
+    pthread_mutex_unlock(&prints.lock);
+    return shows;
+}
+
+static bool was_printed(int stream, const char *text)
+{
+    pthread_mutex_lock(&prints.lock);
+    bool there = strstr(prints.text[stream - 1], text) != NULL;
+    pthread_mutex_unlock(&prints.lock);
+    return there;
+}
+
+static manta_status speaks(manta_task *t)
+{
+    int64_t i;
+
+    MANTA_TRY(manta_arg_i64(t, 0, &i));
+    printf("said %lld\n", (long long)i);
+    fprintf(stderr, "warned %lld\n", (long long)i);
+    return MANTA_OK;
+}
+MANTA_REMOTE(speaks)
+
+/* What workers print is shown by the program, if it says so; in other scenarios it does not. */
+static void scenario_prints(void)
+{
+    prints.shows = true;
+    for (int i = 0; i < 3; i++) {
+        manta_ref r = manta_remote(speaks, manta_i64(i));
+        OK(manta_get(r, LONG));
+        manta_release(r);
+    }
+    while (!was_printed(1, ") said 2\n") || !was_printed(2, ") warned 2\n")) usleep(200);
+    CHECK(was_printed(1, "(speaks pid=") && was_printed(1, ") said 0\n") && was_printed(1, ") said 1\n"));
+    CHECK(was_printed(2, ") warned 0\n") && !was_printed(1, "warned") && !was_printed(2, "said"));
+}
+
+/* ---- where a worker is ---- */
+
+static manta_status nobody(manta_task *t)
+{
+    (void)t;
+    return MANTA_OK;
+}
+MANTA_REMOTE(nobody)
+
+static size_t on_stack(void *user, char *out, size_t size)
+{
+    (void)user;
+    int n = snprintf(out, size, "in a language of process %d\n", (int)getpid());
+    return n > 0 && (size_t)n < size ? (size_t)n : 0;
+}
+
+static manta_status says_pid(manta_task *t)
+{
+    return manta_return_i64(t, 0, getpid());
+}
+MANTA_REMOTE(says_pid)
+
+/* A worker's account begins with what the program says of it. */
+static void scenario_stack(void)
+{
+    manta_node_info info;
+    manta_actor a = manta_actor_new(NULL, nobody);
+    manta_ref r = manta_actor_call(a, says_pid);
+    int64_t pid;
+    char address[32], wanted[64], *text;
+
+    OK(manta_get_i64(r, &pid, LONG));
+    OK(manta_node_get(&info));
+    snprintf(address, sizeof address, "%d", info.daemon_pid);
+    snprintf(wanted, sizeof wanted, "in a language of process %d\n\n#0 ", (int)pid);
+    OK(manta_view_stack(address, (int)pid, &text));
+    CHECK(!strncmp(text, wanted, strlen(wanted)));
+    free(text);
+    manta_release(r);
+    manta_actor_release(a);
+}
+
+/* ---- values of calls that were cancelled ---- */
+
+/* stubborn(path): is cancelled, and returns 7. */
+static manta_status stubborn(manta_task *t)
+{
+    const char *path;
+
+    MANTA_TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(touch(path));
+    while (!manta_task_is_cancelled(t)) usleep(200);
+    return manta_return_i64(t, 0, 7);
+}
+MANTA_REMOTE(stubborn)
+
+/* A function that returns all the same has its result where the program chose so; a method has not, and one
+ * that fails has failed by the cancel. */
+static void scenario_keeps(void)
+{
+    int64_t v = 0;
+
+    folder_make();
+    manta_ref r = manta_remote(stubborn, manta_str(path_of("runs")));
+    until_there("runs");
+    OK(manta_cancel(r, 0));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 7);
+    manta_release(r);
+    r = manta_remote(linger, manta_str(path_of("fails")));
+    until_there("fails");
+    OK(manta_cancel(r, 0));
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
+    manta_release(r);
+    manta_actor a = manta_actor_new(NULL, nobody);
+    r = manta_actor_call(a, stubborn, manta_str(path_of("method")));
+    until_there("method");
+    OK(manta_cancel(r, 0));
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
+    manta_release(r);
+    manta_actor_release(a);
+    folder_remove();
+}
+
 int main(int argc, char **argv)
 {
     static const scenario scenarios[] = {{"interrupted", scenario_interrupted, NULL},
                                          {"cancelled", scenario_cancelled, NULL},
-                                         {"ends", scenario_ends, NULL}};
-    manta_hooks hooks = {
-        .user = &questions, .interrupted = is_interrupted, .cancelled = on_cancelled, .end = on_end};
+                                         {"ends", scenario_ends, NULL},
+                                         {"prints", scenario_prints, NULL},
+                                         {"stack", scenario_stack, NULL},
+                                         {"keeps", scenario_keeps, NULL}};
+    manta_hooks hooks = {.user = &questions,
+                         .interrupted = is_interrupted,
+                         .cancelled = on_cancelled,
+                         .end = on_end,
+                         .printed = on_printed,
+                         .stack = on_stack};
 
+    if (argc > 1 && !strcmp(argv[1], "keeps")) setenv("KEEPS", "1", 1); /* a nursery has other arguments */
+    manta_set_cancel_keeps(getenv("KEEPS") != NULL);
     first = pthread_self();
     manta_set_hooks(&hooks);
     return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof scenarios[0]);

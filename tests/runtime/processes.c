@@ -415,6 +415,31 @@ static void stop_both(void)
     folder_remove();
 }
 
+/* The daemon is killed, and the keeper is slow to end the others, as on a busy machine: it is waited for. */
+static void slow_keeper(void)
+{
+    manta_node_info info;
+    manta_ref r[8];
+
+    OK(manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 4, .address = "local"}));
+    for (int i = 0; i < 8; i++) r[i] = manta_remote(pid);
+    OK(manta_get_all(r, 8, LONG));
+    OK(manta_node_get(&info));
+    CHECK(info.n_worker_pids > 0);
+    CHECK(kill(info.keeper_pid, SIGSTOP) == 0 && kill(info.daemon_pid, SIGSTOP) == 0);
+    for (int i = 0; i < info.n_worker_pids; i++) CHECK(kill(info.worker_pids[i], SIGSTOP) == 0);
+    pid_t other = fork();
+    CHECK(other >= 0);
+    if (other == 0) {
+        usleep(3000000); /* longer than a daemon is given */
+        _exit(kill(info.keeper_pid, SIGCONT) == 0 ? 0 : 1);
+    }
+    manta_shutdown();
+    for (int i = 0; i < info.n_worker_pids; i++) CHECK(!lives(info.worker_pids[i]));
+    CHECK(!lives(info.keeper_pid) && !lives(info.daemon_pid));
+    CHECK(waitpid(other, NULL, 0) == other);
+}
+
 /* The keeper is killed: when manta_shutdown() returns, nothing is left all the same. */
 void scenario_keeper(void)
 {
@@ -432,4 +457,5 @@ void scenario_keeper(void)
     CHECK(!lives(info.daemon_pid));
     for (int i = 0; i < info.n_worker_pids; i++) CHECK(!lives(info.worker_pids[i]));
     stop_both();
+    slow_keeper();
 }

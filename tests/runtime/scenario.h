@@ -153,5 +153,9 @@ void scenario_nested_cap(void);
 void scenario_few_files(void);
 /* starved.c */
 void scenario_starved(void);
+void scenario_starved_polls(void);
+void scenario_starved_looks(void);
+void scenario_starved_loop(void);
+void scenario_starved_once(void);
 
 #endif

@@ -1,8 +1,13 @@
 /* starved.c - a program that may have one worker for calls, which waits for what only another could do:
  * the call that has no worker fails, with what to raise, and the rest goes on. */
+#include <poll.h>
+
+#include <manta/watch.h>
+
 #include "scenario.h"
 
 enum { ITEMS = 100 }; /* more than a stream is ahead of its reader */
+enum { LONGER_MS = 27000 }; /* than a driver that polls has to do so before anything is refused */
 
 static manta_status starved_count(manta_task *t)
 {
@@ -156,6 +161,83 @@ static void an_actor_is_waited_for(void)
     manta_release(gate);
     manta_actor_release(a);
     folder_remove();
+}
+
+/* ---- drivers that might do something else at any time ---- */
+
+static manta_stream begin_stream(void)
+{
+    manta_stream s = manta_remote_stream(NULL, starved_count);
+    manta_ref item;
+
+    OK(manta_stream_next(s, &item, LONG));
+    check_value(item, 0);
+    return s;
+}
+
+static void read_stream(manta_stream s)
+{
+    manta_ref item;
+
+    for (int64_t i = 1; i < ITEMS; i++) {
+        OK(manta_stream_next(s, &item, LONG));
+        check_value(item, i);
+    }
+    CHECK(manta_stream_next(s, &item, LONG) == MANTA_ENOENT);
+    manta_stream_close(s);
+    check_value(manta_remote(starved_twice, manta_i64(4)), 8);
+}
+
+/* Waits again and again, each time so many milliseconds. */
+static void refused_while_it_polls(int64_t timeout_ms)
+{
+    manta_stream s = begin_stream();
+    manta_ref r = manta_remote(starved_twice, manta_i64(1));
+    int64_t v;
+
+    while (manta_get_i64(r, &v, timeout_ms) == MANTA_ETIMEDOUT) usleep(1000);
+    check_refused(r, MANTA_FAILURE_WORKER);
+    read_stream(s);
+}
+
+void scenario_starved_polls(void)
+{
+    refused_while_it_polls(100);
+}
+
+void scenario_starved_looks(void)
+{
+    refused_while_it_polls(0);
+}
+
+void scenario_starved_loop(void)
+{
+    manta_stream s = begin_stream();
+    manta_ref r = manta_remote(starved_twice, manta_i64(1));
+    manta_watch *w;
+    uint64_t token;
+    size_t n;
+
+    OK(manta_watch_new(&w));
+    OK(manta_watch_add(w, r, 7));
+    CHECK(poll(&(struct pollfd){.fd = manta_watch_fd(w), .events = POLLIN}, 1, -1) == 1);
+    OK(manta_watch_take(w, &token, 1, &n));
+    CHECK(n == 1 && token == 7);
+    check_refused(r, MANTA_FAILURE_WORKER);
+    manta_watch_free(w);
+    read_stream(s);
+}
+
+/* What a program does after a wait that has a time limit cannot be known: here it reads the stream. */
+void scenario_starved_once(void)
+{
+    manta_stream s = begin_stream();
+    manta_ref r = manta_remote(starved_twice, manta_i64(1));
+    int64_t v;
+
+    CHECK(manta_get_i64(r, &v, LONGER_MS) == MANTA_ETIMEDOUT);
+    read_stream(s);
+    check_value(r, 2);
 }
 
 void scenario_starved(void)

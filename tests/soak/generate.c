@@ -202,7 +202,7 @@ static void use_value(maker *m)
     add_arg(op, any(m, m->values, m->n_values));
     if (one_in(&m->s, 3)) op->f[SOAK_TIMEOUT] = log_uniform(&m->s, 20);
     if (op->kind == SOAK_WAIT) op->f[SOAK_MOST] = log_uniform(&m->s, 100);
-    if (op->kind == SOAK_GET) op->f[SOAK_HOW] = soak_below(&m->s, 2);
+    if (op->kind == SOAK_GET) op->f[SOAK_HOW] = soak_below(&m->s, 3);
 }
 
 static void use_call(maker *m)

@@ -25,7 +25,8 @@ typedef enum soak_kind {
     SOAK_NODE,
     SOAK_PUT, /* an object of `size` bytes; how=1: filled in place */
     SOAK_CALL, /* n calls */
-    SOAK_GET, /* waits for a slot and compares; timeout in ms, 0: for ever */
+    SOAK_GET, /* waits for a slot and compares; timeout in ms, 0: for ever; how=1: for all together first,
+               * how=2: in an event loop */
     SOAK_WAIT, /* waits for `most` of a slot's references */
     SOAK_DROP, /* releases a slot's references, ready or not */
     SOAK_CANCEL, /* cancels a slot's calls; how: of manta_cancel() */

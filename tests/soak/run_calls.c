@@ -1,4 +1,6 @@
 /* run_calls.c - objects and calls of a program; see run.h. */
+#include <manta/watch.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,16 +147,47 @@ void soak_do_call(soak_run *r, const soak_op *op)
     }
 }
 
+/* As a program in an event loop waits: every token comes once, and the value is there then. */
+static void get_in_loop(soak_run *r, const soak_slot *s)
+{
+    enum { MOST = 16 };
+    manta_watch *w = NULL;
+    uint64_t tokens[MOST];
+    bool *came = calloc((size_t)s->n, sizeof *came);
+    size_t n;
+
+    manta_status st = manta_watch_new(&w);
+    if (st && !r->few_files) soak_wrong("a watch: %s", manta_error_text());
+    for (int i = 0; !st && i < s->n; i++)
+        if ((st = manta_watch_add(w, s->refs[i], (uint64_t)i)) && !r->few_files)
+            soak_wrong("a reference to be watched: %s", manta_error_text());
+    for (int left = st ? 0 : s->n; left > 0; left -= (int)n) {
+        struct pollfd p = {.fd = manta_watch_fd(w), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        if (manta_watch_take(w, tokens, MOST, &n)) soak_wrong("a watch: %s", manta_error_text());
+        for (size_t k = 0; k < n; k++) {
+            if (tokens[k] >= (uint64_t)s->n || came[tokens[k]])
+                soak_wrong("token %llu of %d comes, and was not to", (unsigned long long)tokens[k], s->n);
+            came[tokens[k]] = true;
+            if (manta_get(s->refs[tokens[k]], 0) == MANTA_ETIMEDOUT)
+                soak_wrong("a watch says that a reference is ready, get that it is not");
+        }
+    }
+    manta_watch_free(w);
+    free(came);
+}
+
 void soak_do_get(soak_run *r, const soak_op *op)
 {
     soak_slot *s = soak_slot_of(r, op, 0, SOAK_VALUES);
     int64_t timeout = op->f[SOAK_TIMEOUT] ? op->f[SOAK_TIMEOUT] : MANTA_FOREVER;
 
     if (!s) return;
-    if (op->f[SOAK_HOW] && timeout == MANTA_FOREVER) { /* all together first */
+    if (op->f[SOAK_HOW] && timeout == MANTA_FOREVER) {
         soak_expect all = s->expect[0];
         for (int i = 1; i < s->n; i++) soak_expect_add(&all, &s->expect[i]);
         if (all.needs_core) soak_let_go(r);
+        if (op->f[SOAK_HOW] == 2) get_in_loop(r, s);
         manta_status st = manta_get_all(s->refs, (size_t)s->n, MANTA_FOREVER);
         if (st) soak_check_failure(r, &all, st, "get_all");
     }

@@ -6,7 +6,7 @@ import uuid
 from typing import Any, Optional
 
 import manta
-from manta.ray import exceptions as errors
+from manta.ray import _ids, exceptions as errors
 
 
 def _shown(traceback: str) -> str:
@@ -87,6 +87,14 @@ class RayDialect:
             raise errors.OufOfBandObjectRefSerializationException(
                 f"{name} has captured an ObjectRef, and RAY_allow_out_of_band_object_ref_serialization is 0: pass it as "
                 "an argument")
+
+    def loose(self, ref: Any) -> Any:
+        """It names its object for ever, in this process; the program may forbid that, by Ray's variable."""
+        if os.environ.get("RAY_allow_out_of_band_object_ref_serialization") == "0":
+            raise errors.OufOfBandObjectRefSerializationException(
+                f"{ref!r} is pickled by itself, and RAY_allow_out_of_band_object_ref_serialization is 0: an ObjectRef belongs "
+                "into a value that goes to ray.put(), to a remote call, or comes back from one")
+        return _ids.loosen(ref)
 
     def task_error(self, cause: Optional[BaseException], type_name: str, text: str, traceback: str, pid: int,
                    host: str, function: str, actor_repr: Optional[str] = None,

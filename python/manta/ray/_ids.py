@@ -1,7 +1,10 @@
 """Identifiers: bytes with Ray's manners."""
 from __future__ import annotations
 
+import os
 from typing import Any
+
+from manta import _manta
 
 
 class BaseID:
@@ -83,3 +86,24 @@ class UniqueID(BaseID):
 
 class PlacementGroupID(BaseID):
     pass
+
+
+_kept: dict[bytes, Any] = {}     # of references that were pickled by themselves
+_life = 0       # of the runtime, in which they were
+
+
+def loosen(ref: Any) -> Any:
+    """What pickle wants of a reference by itself. Nobody can tell when the pickle is gone, so its object stays."""
+    global _life
+    if _life != _manta.life():
+        _life = _manta.life()
+        _kept.clear()
+    _kept[ref.binary()] = ref
+    return _found, (os.getpid(), _life, ref.binary())
+
+
+def _found(pid: int, life: int, name: bytes) -> Any:
+    if pid != os.getpid() or life != _manta.life():
+        raise ValueError(f"ObjectRef({name.hex()}) was pickled by itself, by process {pid}, and can be read by it alone and until "
+                         "ray.shutdown(): send it inside a value that goes to ray.put() or to a remote call")
+    return _kept[name]

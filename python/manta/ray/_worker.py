@@ -374,6 +374,7 @@ def use_dialect() -> None:
         _dialect.current = RayDialect()
         _manta.set_title_prefix("ray::")
         _manta.set_calm_methods(True)
+        _manta.set_cancel_keeps(True)
         # What programs for Ray ask of references.
         manta.ObjectRef._on_completed = _on_completed
         manta.ObjectRef.task_id = lambda ref: TaskID(ref.binary())
