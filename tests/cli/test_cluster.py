@@ -556,6 +556,60 @@ def test_a_lost_server_without_staleness_is_the_end(cluster, tmp_path):
         assert "parameter server 0 was lost in the middle of an epoch" in err and "staleness of 0" in err, err
 
 
+@pytest.mark.parametrize("event, n", [("worker", 1), ("epoch", 1), ("epoch", 2), ("epoch", 7)])
+@pytest.mark.parametrize("victim", [3, 4])
+def test_a_lost_server_never_changes_the_result(manta, cluster, tmp_path, event, n, victim):
+    """Without staleness: the bytes of one process, and the loss is told, or none at all, and why."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--seed", 7, "--epochs", 100, "--json")
+    one = manta(*args, "--save", "one.npz")
+    served = (*args, "--strategy", "parameter-server", "--staleness", 0, "--save", "served.npz")
+    c = cluster(5, SERVED)
+    for rank in range(5):
+        c.start(rank, *served, held=rank == 0)
+    for _ in range(n):
+        assert c.read_event(0, event)
+    c.kill(victim)
+    c.start(victim, *served)
+    while c.read_event(0, "epoch"):
+        pass
+    goes_on = c.running[0].wait(60) == 0
+    if not goes_on:                     # its successor may have come too late to hear of the end
+        c.kill(victim)
+        c.running.pop(victim)
+        for _, err in c.wait(status=1):
+            assert f"parameter server {victim - 3} was lost in the middle of an epoch" in err, err
+        assert not (tmp_path / "served.npz").exists()
+        return
+    events = c.wait()[0][0]
+    assert epochs_of(events) == epochs_of(one.events)
+    assert (tmp_path / "served.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
+    losses = [e for e in events if e["event"] == "recovered"]
+    assert len(losses) == 1 or (event == "worker" and not losses)       # it may not have met anybody yet
+    for lost in losses:
+        assert lost["role"] == "server" and lost["rank"] == victim - 3 and f"ps/{victim - 3}" in lost["cause"]
+
+
+def test_a_lost_server_is_told_of(cluster, tmp_path):
+    """In words, on a terminal or not; the last line that the chief has printed before says that it trains."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 80)
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
+    for rank in range(3):
+        c.start(rank, *args, held=rank == 0)
+    chief = c.running[0]
+    while b"epoch 2" not in chief.unread.lower():
+        more = os.read(chief.stdout.fileno(), 256)
+        assert more, chief.communicate()
+        chief.unread += more
+    c.kill(2)
+    c.start(2, *args)
+    out, err = chief.communicate(timeout=300)
+    assert chief.returncode == 0, err
+    assert (out + err).count("parameter server 0 failed") == 1, out + err
+    for other in c.running[1:]:
+        other.communicate(timeout=60)
+        assert other.returncode == 0
+
+
 def test_a_lost_chief_comes_back(manta, cluster, tmp_path):
     """The servers have its state, position and sums: no step is lost or done twice, whenever it is killed."""
     args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--seed", 7, "--epochs", 100,

@@ -22,7 +22,9 @@
  *
  * What a loss costs:
  *   a worker        the step that it had in hand; the queue gives it out again, and a server
- *                   that has its gradients already says so and does not apply them twice
+ *                   that has its gradients already says so and does not apply them twice. With a
+ *                   staleness of 0 it is done again from the weights before it, which a server
+ *                   that has its gradients has kept (ps_server.c): the bytes are the same
  *   a server        what it took since the last ps_pull(), which with a staleness of 0 is the end
  *                   (ps_check_loss()); else its successor is furnished with our copy (ps_furnish()), and workers find it at the same address, because
  *                   the listener is ours and outlives it
@@ -124,7 +126,7 @@ static manta_status give_out(ps *p)
         at[2] = p->journal.first + step;
         memcpy(l->out, at, sizeof at);
         p->idle[w] = false;
-        if (ps_link_send(l, PS_STEP, p->journal.from.step + step, 0, sizeof at))
+        if (ps_link_send(l, PS_STEP, p->journal.from.step + step, p->o.staleness == 0, sizeof at))
             drop_worker(p, w); /* its end is seen elsewhere */
     }
     return MANTA_OK;

@@ -20,6 +20,7 @@
 #define TRAIN_PS_PS_H
 
 #include "net/chan.h"
+#include "os/crash.h"
 #include "train/cluster/cluster.h"
 #include "train/session/worker_events.h"
 #include "train/group/worker_main.h"
@@ -28,6 +29,17 @@
 #include "train/session/session.h"
 
 enum { PS_SERVERS = 64 };
+
+#define PS_CRASH_POINTS(X)                                                                                   \
+    X(PS_CRASH_PULLED, "ps/pulled", "a worker has the weights of one server")                                \
+    X(PS_CRASH_PUSHED, "ps/pushed", "one server has the gradients of a step, and has said so")               \
+    X(PS_CRASH_ALL_PUSHED, "ps/all_pushed", "all servers have them, and the coordinator was not told")       \
+    X(PS_CRASH_LOADED, "ps/loaded", "a server has a state, and has not said so")                             \
+    X(PS_CRASH_BEGUN, "ps/begun", "an epoch has begun on a server, and it has not said so")                  \
+    X(PS_CRASH_PUSH_COMES, "ps/push_comes", "a server has read gradients, and not applied them")             \
+    X(PS_CRASH_UPDATED, "ps/updated", "a server has applied gradients, and not said so")                     \
+    X(PS_CRASH_STATE_ASKED, "ps/state_asked", "a server is asked for its state, and has not answered")
+CRASH_DECLARE(ps, PS_CRASH_POINTS)
 
 extern const engine_ops engine_served;
 

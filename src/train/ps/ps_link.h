@@ -7,7 +7,9 @@
 
 /* What is said. W worker, S server, C coordinator. */
 typedef enum ps_kind {
-    PS_PULL = FRAME_USER, /* W to S: the weights, please */
+    /* W to S: the weights, please. `step`: 0, or one more than the number of a step before which they are to
+     * be, also if its gradients have come since */
+    PS_PULL = FRAME_USER,
     PS_WEIGHTS, /* S to W: they */
     PS_PUSH, /* W to S: gradients of step `step` */
     PS_PUSHED, /* S to W: they are applied, or were before */
@@ -19,7 +21,7 @@ typedef enum ps_kind {
     PS_STATE, /* C to S: what is the state?  S to C: this */
     PS_RATE, /* C to S: the learning rate from now on */
     PS_READY, /* W to C: give me, worker `step`, a step */
-    PS_STEP, /* C to W: do step `step` of epoch `item` */
+    PS_STEP, /* C to W: do step `step` of the epoch; `item` 1: from the weights before it, whoever has begun it */
     PS_DONE, /* W to C: it is done, and these are its sums and its share of the regulariser; another, please */
     PS_FAILED, /* W to C: a status (item) and a sentence: it cannot be done */
     PS_END /* C to all: go; with a status (item) and a sentence: it has come to nothing */

@@ -15,7 +15,9 @@
  *
  * What makes it safe: ps_journal_add() says once for each step that it is new, so gradients
  * that are pushed again, by the same worker or by another that was given the step of a lost
- * one, change nothing. Before there is a state nobody is answered but the coordinator.
+ * one, change nothing. Where that one is to compute what the lost one has, it asks for the weights
+ * before the step (PS_PULL), and those are kept from a step to the next: with a staleness of 0 the
+ * last step is the only one that can be asked for again. Before there is a state nobody is answered but the coordinator.
  *
  * A connection that talks nonsense is closed, and the server goes on. It ends with PS_END, with
  * its parent, or, of a cluster, when the coordinator was missed for too long. A coordinator
@@ -36,6 +38,8 @@
 #include "train/ps/ps_rendezvous.h"
 #include "train/session/step_core.h"
 
+CRASH_DEFINE(ps, PS_CRASH_POINTS)
+
 enum {
     LOOK_UP_MS = 500,
 };
@@ -52,6 +56,9 @@ typedef struct server {
     bool over;
     manta_error end; /* why it is over, if it has come to nothing */
     ps_journal journal; /* whose gradients are in */
+    bool keeps; /* weights before the last step, since workers ask for them by its number */
+    char *kept; /* they; NULL: none yet */
+    int64_t kept_step; /* the step's number */
     int64_t missed_ns; /* since when the coordinator is missed, if it is */
     bool said; /* and that was said */
 } server;
@@ -86,8 +93,10 @@ static manta_status load_state(server *v, ps_link *l)
     TRY(expect_size(l, ps_range_state_size(&v->range)));
     ps_range_set_state(&v->range, v->s->state, l->in);
     ps_journal_release(&v->journal);
+    v->kept_step = -1;
     v->loaded = true;
     rendezvous_say(v->meeting, 1, v->check.mine.text, v->check.mine.n); /* we are at work */
+    ps_crash(PS_CRASH_LOADED);
     return ps_link_send(l, PS_LOADED, 0, 0, 0);
 }
 
@@ -115,6 +124,7 @@ static manta_status begin_epoch(server *v, ps_link *l)
         ps_journal_release(&v->journal);
         v->journal = j;
     }
+    ps_crash(PS_CRASH_BEGUN);
     return ps_link_send(l, PS_BEGUN, 0, 0, 0);
 }
 
@@ -125,15 +135,40 @@ static manta_status say_where(const server *v, ps_link *l)
     return ps_link_send(l, PS_WHERE, 0, 0, somewhere ? ps_journal_pack(&v->journal, l->out) : 0);
 }
 
+static manta_status give_weights(server *v, ps_link *l)
+{
+    size_t n = ps_range_weights_size(&v->range);
+    int64_t before = (int64_t)l->head.step;
+
+    v->keeps = before > 0;
+    if (v->keeps && !v->kept)
+        TRY(mem_try_array((int64_t)n, 1, "the weights before a step", (void **)&v->kept));
+    if (v->keeps && v->kept_step == before - 1)
+        memcpy(l->out, v->kept, n);
+    else
+        ps_range_get_weights(&v->range, v->s->state, l->out);
+    return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0, n);
+}
+
+static void keep_weights(server *v, int64_t step)
+{
+    if (!v->keeps || !v->kept) return;
+    ps_range_get_weights(&v->range, v->s->state, v->kept);
+    v->kept_step = step;
+}
+
 static manta_status take_push(server *v, ps_link *l)
 {
     bool is_new;
 
+    ps_crash(PS_CRASH_PUSH_COMES);
     TRY(expect_size(l, ps_range_slot_size(&v->range)));
     if (!ps_journal_is_begun(&v->journal))
         return manta_fail(MANTA_EBUSY, "%s: gradients before an epoch has begun", chan_name(l->c));
     TRY(ps_journal_add(&v->journal, (int64_t)l->head.step, &is_new));
+    if (is_new) keep_weights(v, (int64_t)l->head.step);
     if (is_new) update_range(v, l->in);
+    ps_crash(PS_CRASH_UPDATED);
     return ps_link_send(l, PS_PUSHED, (int64_t)l->head.step, 0, 0);
 }
 
@@ -154,16 +189,14 @@ static manta_status answer_message(void *ctx, ps_link *l)
         return manta_fail(MANTA_EBUSY, "%s: asked before the coordinator has given this server a state",
                           chan_name(l->c));
     switch ((int)l->head.kind) {
-    case PS_PULL:
-        ps_range_get_weights(&v->range, v->s->state, l->out);
-        return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0,
-                            ps_range_weights_size(&v->range));
+    case PS_PULL: return give_weights(v, l);
     case PS_PUSH: return take_push(v, l);
     case PS_LOAD: return load_state(v, l);
     case PS_WHERE: return say_where(v, l);
     case PS_BEGIN: return begin_epoch(v, l);
     case PS_RATE: return set_rate(v, l);
     case PS_STATE:
+        ps_crash(PS_CRASH_STATE_ASKED);
         ps_range_get_state(&v->range, v->s->state, l->out);
         return ps_link_send(l, PS_STATE, 0, 0, ps_range_state_size(&v->range));
     case PS_END:
@@ -255,7 +288,7 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     server *v = mem_new(sizeof *v);
     manta_status st;
 
-    *v = (server){.plan = p, .s = p->s, .missed_ns = clock_now_ns()};
+    *v = (server){.plan = p, .s = p->s, .missed_ns = clock_now_ns(), .kept_step = -1};
     v->range = ps_range_of(&p->s->l, number, p->servers);
     v->room = ps_server_room(p, number);
     if ((st = session_local(p->s))) goto out;
@@ -270,6 +303,7 @@ out:
     for (int k = 0; k < 1 + PS_WORKERS; k++) ps_link_close(&v->link[k]);
     rendezvous_free(v->meeting);
     ps_journal_release(&v->journal);
+    mem_try_free(v->kept);
     mem_free(v);
     return st;
 }

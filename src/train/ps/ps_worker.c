@@ -99,17 +99,19 @@ static manta_status reach_server(worker *w, int i)
     return call_node(w, i, &m, weights > slot ? weights : slot, &w->server[i]);
 }
 
-static manta_status pull_weights(worker *w, int i)
+/* before: of PS_PULL. */
+static manta_status pull_weights(worker *w, int i, int64_t before)
 {
     ps_link *l = &w->server[i];
 
     TRY(reach_server(w, i));
-    TRY(ps_link_ask(l, PS_PULL, 0, 0, PS_WEIGHTS, is_alone, w));
+    TRY(ps_link_ask(l, PS_PULL, before, 0, PS_WEIGHTS, is_alone, w));
     if (l->head.length != ps_range_weights_size(&w->range[i]))
         return manta_fail(MANTA_ECORRUPT, "%s: weights in %llu bytes, expected %zu: another model?",
                           chan_name(l->c), (unsigned long long)l->head.length,
                           ps_range_weights_size(&w->range[i]));
     ps_range_set_weights(&w->range[i], w->s->state, l->in);
+    ps_crash(PS_CRASH_PULLED);
     return MANTA_OK;
 }
 
@@ -119,7 +121,9 @@ static manta_status push_slot(worker *w, int i, int64_t step_number)
 
     TRY(reach_server(w, i));
     ps_range_get_slot(&w->range[i], w->s->used[0], l->out);
-    return ps_link_ask(l, PS_PUSH, step_number, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w);
+    TRY(ps_link_ask(l, PS_PUSH, step_number, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w));
+    ps_crash(PS_CRASH_PUSHED);
+    return MANTA_OK;
 }
 
 /* Waits a little, or until the coordinator says something (that it is over). */
@@ -133,11 +137,10 @@ static manta_status be_patient(worker *w)
 
 /* A server that cannot be reached is being replaced: it is tried again until the
  * coordinator has had enough and ends us. */
-static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t step_number),
-                             int64_t step_number)
+static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t number), int64_t number)
 {
     for (int i = w->plan->servers - 1; i >= 0 && !w->over;) { /* the first one last: ps_journal.h */
-        manta_status st = fn(w, i, step_number);
+        manta_status st = fn(w, i, number);
         if (st == MANTA_ECORRUPT || st == MANTA_ENOMEM) return st;
         if (!st) {
             i--;
@@ -148,12 +151,6 @@ static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int
         if (!w->over) TRY(be_patient(w));
     }
     return MANTA_OK;
-}
-
-static manta_status pull_one(worker *w, int i, int64_t step_number)
-{
-    (void)step_number;
-    return pull_weights(w, i);
 }
 
 /* ---- a step ---- */
@@ -183,7 +180,7 @@ static manta_status do_step(worker *w)
         return manta_fail(MANTA_ECORRUPT, "%s: a step in %llu bytes, expected %zu", chan_name(w->boss.c),
                           (unsigned long long)w->boss.head.length, sizeof at);
     memcpy(at, w->boss.in, sizeof at);
-    TRY(with_all(w, pull_one, 0));
+    TRY(with_all(w, pull_weights, w->boss.head.item ? at[2] + 1 : 0));
     if (w->over) return MANTA_OK;
     if ((st = compute_step(w, at[0], at[1], at[2]))) {
         const char *why = manta_error_text();
@@ -195,6 +192,7 @@ static manta_status do_step(worker *w)
     penalty = apply_penalty(&w->s->a, w->s->state) * slot[SUM_SAMPLES];
     TRY(with_all(w, push_slot, at[2]));
     if (w->over) return MANTA_OK;
+    ps_crash(PS_CRASH_ALL_PUSHED);
     memcpy(w->boss.out, slot, sums);
     memcpy(w->boss.out + sums, &penalty, sizeof penalty);
     return ps_link_send(&w->boss, PS_DONE, at[1], 0, sums + sizeof penalty);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "train/group_fixture.h"
+#include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/cluster/agreement.h"
 #include "train/ps/ps_step_queue.h"
@@ -329,6 +330,73 @@ static void a_lost_worker_costs_nothing(void **state)
     mem_try_free(o.state);
 }
 
+/* ---- losses where they hurt; without staleness the bytes are those of one process, or it is said ---- */
+
+static const int64_t hits[] = {1, 2, 3, 6}; /* a server is asked for its state three times */
+
+static outcome crash_at(ps_point point, int64_t nth, watcher *w)
+{
+    training t = served(2, 2, MANTA_ZERO);
+
+    t.event = watch_it;
+    t.user = w;
+    crash_plan_set(&(crash_plan){.point = &ps_crash_points[point], .rank = -1, .nth = nth, .times = 1});
+    outcome o = train(&t);
+    crash_plan_set(NULL);
+    assert_childless();
+    return o;
+}
+
+/* Its step is done again from the weights that it had: not from those that it has changed. */
+static void a_lost_worker_changes_nothing(void **state)
+{
+    static const ps_point points[] = {PS_CRASH_PULLED, PS_CRASH_PUSHED, PS_CRASH_ALL_PUSHED};
+    outcome golden = alone(false);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        for (size_t k = 0; k < sizeof hits / sizeof *hits; k++) {
+            watcher w = {0};
+            outcome o = crash_at(points[i], hits[k], &w);
+            print_message("%s, hit %d\n", ps_crash_points[points[i]].name, (int)hits[k]);
+            assert_same_outcome(&golden, &o);
+            assert_int_equal(w.lost, 1);
+            assert_int_equal(w.lost_servers, 0);
+            mem_try_free(o.state);
+        }
+    mem_try_free(golden.state);
+}
+
+static void a_lost_server_changes_nothing_or_is_the_end(void **state)
+{
+    static const ps_point points[] = {PS_CRASH_LOADED, PS_CRASH_BEGUN, PS_CRASH_PUSH_COMES, PS_CRASH_UPDATED,
+                                      PS_CRASH_STATE_ASKED};
+    outcome golden = alone(false);
+    int went_on = 0, ended = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        for (size_t k = 0; k < sizeof hits / sizeof *hits; k++) {
+            watcher w = {0};
+            if (points[i] == PS_CRASH_LOADED && hits[k] > 2) continue; /* once for each of them */
+            outcome o = crash_at(points[i], hits[k], &w);
+            print_message("%s, hit %d: %s\n", ps_crash_points[points[i]].name, (int)hits[k],
+                          o.st ? o.error.text : "goes on");
+            if (o.st) {
+                assert_int_equal(o.st, MANTA_EDIED);
+                assert_non_null(strstr(o.error.text, "lost in the middle of an epoch"));
+            } else {
+                assert_same_outcome(&golden, &o);
+                assert_int_equal(w.lost_servers, 1);
+            }
+            went_on += !o.st;
+            ended += o.st != MANTA_OK;
+            mem_try_free(o.state);
+        }
+    assert_true(went_on > 0 && ended > 0);
+    mem_try_free(golden.state);
+}
+
 static void a_lost_server_begins_with_the_last_copy(void **state)
 {
     watcher w = {.kill_server_at = 7};
@@ -449,6 +517,8 @@ int main(void)
         cmocka_unit_test(a_staleness_that_cannot_be_is_refused),
         cmocka_unit_test(several_that_do_not_wait),
         cmocka_unit_test(a_lost_worker_costs_nothing),
+        cmocka_unit_test(a_lost_worker_changes_nothing),
+        cmocka_unit_test(a_lost_server_changes_nothing_or_is_the_end),
         cmocka_unit_test(a_lost_server_begins_with_the_last_copy),
         cmocka_unit_test(strangers_do_not_hide_an_error),
         cmocka_unit_test(what_cannot_be_is_told),
