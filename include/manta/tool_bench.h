@@ -19,7 +19,7 @@ typedef struct manta_bench_options {
     int workers; /* processes, each with a batch of its own; 0 or 1: this one */
     int64_t batch, steps;
     bool forward; /* inference only */
-    const char *kernels, *precision;
+    const char *kernels, *precision, *device;
     const char *optimizer; /* NULL: sgd for mnist-cnn, adam for resnet18, else sgd */
 } manta_bench_options;
 
@@ -29,6 +29,8 @@ typedef struct manta_bench_result {
     double gflops; /* useful arithmetic per second */
     double gemm_gflops; /* this machine's best f32 matrix product, measured in between */
     double gemm_share;
+    double device_ms; /* of a step's kernels, one step behind the other; 0: the processor computes */
+    int device_kernels; /* of a step */
 } manta_bench_result;
 
 /* Trains a zoo model on made-up data and times it. */

@@ -74,13 +74,14 @@ typedef struct manta_session_options {
     manta_cluster *cluster; /* fit and evaluate run together with its other processes; NULL: alone. A
                                batch counts for each process, as for each worker. Borrowed */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
-    const char *
-        precision; /* "exact" (NULL): products of floats, in the order of docs/numerics.md; "float32": the same
-                              on a processor; "mixed_bfloat16": products and activations in bfloat16, sums,
-                              weights and the optimizer in float32 */
     const char
-        *device; /* "cpu" (NULL); "gpu": an NVIDIA GPU computes, in this process, with the same bits as the
-                           processor; "auto": a GPU where there is one that can compute this, else the processor */
+        *precision; /* "exact" (NULL on a processor): products of floats, in the order of docs/numerics.md;
+                              "float32" (NULL on a GPU): the same on a processor, products of tf32 numbers on
+                              a GPU; "mixed_bfloat16": products and activations in bfloat16, sums, weights and
+                              the optimizer in float32 */
+    const char *
+        device; /* "cpu" (NULL); "gpu": an NVIDIA GPU computes, in this process, in precision "exact" with the
+                           same bits as the processor; "auto": a GPU where there is one that can compute this, else the processor */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool blank; /* weights begin as zeros: a state is going to be restored, and random numbers take time */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */

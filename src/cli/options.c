@@ -30,6 +30,7 @@ struct options {
     char *text[MOST]; /* NULL: not given */
     int n_args;
     const char *args[MOST_ARGS];
+    char **rest; /* the words behind -- */
     char *model; /* what the configuration file calls the model; args may point to it */
 };
 
@@ -318,6 +319,34 @@ static void read_config(options *o, const char *path)
 
 /* ---- all of it ---- */
 
+/* Cuts the line at --, for a command that takes what follows. Returns how many words it then has. */
+static int cut_rest(options *o, int argc, char **argv)
+{
+    static char *none[] = {NULL};
+
+    o->rest = none;
+    for (int i = 1; i < argc && o->c->rest; i++) {
+        if (strcmp(argv[i], "--") != 0) continue;
+        o->rest = argv + i + 1;
+        return i;
+    }
+    return argc;
+}
+
+/* -n 4 and -n4, for a command that starts processes. */
+static void spell_out(const command *c, int argc, char **argv)
+{
+    static char processes[] = "--processes";
+
+    for (int i = 1; i < argc && command_option(c, "processes", 9); i++) {
+        if (!strcmp(argv[i], "-n")) {
+            argv[i] = processes;
+        } else if (!strncmp(argv[i], "-n", 2) && asprintf(&argv[i], "--processes=%s", argv[i] + 2) < 0) {
+            abort();
+        }
+    }
+}
+
 static options *new_options(const command *c)
 {
     options *o = calloc(1, sizeof *o);
@@ -340,6 +369,8 @@ options *options_parse(const command *c, int argc, char **argv)
     const char *config;
 
     cli_set_command(c->name);
+    argc = cut_rest(o, argc, argv);
+    spell_out(c, argc, argv);
     argc = check_names(c, argc, argv);
     argp.options = argp_table(o);
     argp.doc = argp_doc(c);
@@ -527,6 +558,11 @@ double options_real(const options *o, const char *name, double fallback)
     const char *text = options_text(o, name);
 
     return text ? options_real_of(name, text) : fallback;
+}
+
+const char *const *options_rest(const options *o)
+{
+    return (const char *const *)o->rest;
 }
 
 const char *options_arg(const options *o, int i)

@@ -32,6 +32,9 @@ bool options_knows(const options *o, const char *name);
 /* The i-th argument that is no option; NULL past the last. */
 const char *options_arg(const options *o, int i);
 
+/* The words behind --, NULL behind the last, for a command that takes them; none when there is no --. */
+const char *const *options_rest(const options *o);
+
 /* What was given, as the JSON object that --config takes; without the options
  * that say where a run lies. Owned by the caller, free(). */
 char *options_json(const options *o);

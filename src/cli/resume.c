@@ -146,6 +146,27 @@ static bool is_same(const cli_option *p, const char *a, const char *b)
     return !strcmp(a, b);
 }
 
+static bool is_processor(const char *device)
+{
+    return !device || !*device || !strcmp(device, "cpu");
+}
+
+/* What a run is computed in whose options do not say it, where a GPU has a part in it; NULL: only processors have. A
+ * run stays in what it was begun in, wherever it goes on. */
+static const char *usual_precision(const options *given, const options *run)
+{
+    if (!is_processor(options_text(run, "device"))) return "float32";
+    return is_processor(options_text(given, "device")) ? NULL : "exact";
+}
+
+/* float32 is what exact is on processors alone. */
+static bool is_other_precision(const options *given, const options *run, const char *now, const char *then)
+{
+    const char *usual = usual_precision(given, run);
+
+    return usual && strcmp(now, then ? then : usual) != 0;
+}
+
 /* "--seed 3 (it was begun with 0), --clipnorm 1 (it was begun without)" */
 typedef struct complaint {
     char text[320];
@@ -248,7 +269,9 @@ static manta_status merge_options(const options *given, const place *p, options 
     for (int i = 0; options_at(given, i, &option, &text); i++) {
         if (!text || is_of_step(option->name)) continue;
         old = options_text(run, option->name);
-        if (!options_is_place(option->name) && !is_free(option->name) && !is_same(option, text, old)) {
+        if (!options_is_place(option->name) && !is_free(option->name) &&
+            (!is_same(option, text, old) ||
+             (!strcmp(option->name, "precision") && is_other_precision(given, run, text, old)))) {
             complain_of_option(&c, option->name, option->kind == OPTION_FLAG, text,
                                old ? old : usual_value(option->name));
         }
@@ -264,6 +287,7 @@ static manta_status merge_options(const options *given, const place *p, options 
 manta_status resume_options(const options *given, options **out)
 {
     static char where[1500]; /* cli_usage() names it until the process ends */
+    const char *precision;
     options *run = NULL;
     char *text = NULL;
     manta_status st;
@@ -279,10 +303,12 @@ manta_status resume_options(const options *given, options **out)
     st = options_read_json(options_command(given), where, text, &run);
     free(text);
     if (st) return st;
+    precision = usual_precision(given, run);
     if ((st = merge_options(given, &p, run))) {
         options_free(run);
         return st;
     }
+    if (precision && !options_text(run, "precision")) options_set(run, "precision", precision);
     if (p.must && !strchr(options_text(given, "resume"), '/')) { /* from here on as if it had been named so */
         options_set(run, "name", p.name);
     } else if (p.must) {

@@ -24,6 +24,7 @@
     F(cuModuleLoadData)                                                                                      \
     F(cuModuleUnload)                                                                                        \
     F(cuModuleGetFunction)                                                                                   \
+    F(cuFuncSetAttribute)                                                                                    \
     F(cuMemAlloc)                                                                                            \
     F(cuMemFree)                                                                                             \
     F(cuMemHostAlloc)                                                                                        \

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "gpu/driver.h"
 #include "gpu/image.h"
+#include "tensor/device_mma.h"
 #include "tensor/device_tiles.h"
 
 enum {
@@ -43,7 +44,7 @@ typedef struct gpu {
 static const char *const names[] = {
 #define NAME(name)            "manta_" #name,
 #define TILE_NAME(name, size) "manta_" #name "_" #size,
-    DEV_KERNELS(NAME) DEV_TILE_KERNELS(TILE_NAME)
+    DEV_KERNELS(NAME) DEV_TILE_KERNELS(TILE_NAME) DEV_MMA_KERNELS(TILE_NAME) DEV_SUM_KERNELS(NAME)
 #undef NAME
 #undef TILE_NAME
 };
@@ -190,8 +191,8 @@ static manta_status launch(gpu *g, dev_launch *l)
         if (blocks > g->most_blocks) blocks = g->most_blocks;
     }
     CALL(g, names[l->kernel],
-         cuLaunchKernel(g->kernels[l->kernel], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0, g->stream,
-                        args, NULL));
+         cuLaunchKernel(g->kernels[l->kernel], (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                        (unsigned)dev_kernel_shared(l->kernel), g->stream, args, NULL));
     return MANTA_OK;
 }
 
@@ -293,8 +294,13 @@ static manta_status start(gpu *g)
     CALL(g, "making a context", cuDevicePrimaryCtxRetain(&g->context, g->device));
     CALL(g, "taking the context", cuCtxSetCurrent(g->context));
     CALL(g, "loading the kernels", cuModuleLoadData(&g->module, gpu_image));
-    for (int i = 0; i < DEV_COUNT; i++)
+    for (int i = 0; i < DEV_COUNT; i++) {
         CALL(g, names[i], cuModuleGetFunction(&g->kernels[i], g->module, names[i]));
+        if (!dev_kernel_shared(i)) continue;
+        CALL(g, names[i],
+             cuFuncSetAttribute(g->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                (int)dev_kernel_shared(i)));
+    }
     CALL(g, "a stream", cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 2; i++) CALL(g, "an event", cuEventCreate(&g->passed[i], CU_EVENT_DISABLE_TIMING));
     CALL(g, "pinned memory", cuMemHostAlloc(&ring, RING_BYTES, 0));

@@ -16,11 +16,11 @@
 
 DEV_KERNELS(KERNEL)
 
-/* What was brought BODY_LAG - 1 phases ago is there, for all threads. */
-static __device__ __forceinline__ void finish_phase()
+/* What was brought lag - 1 phases ago is there, for all threads. */
+template <int lag> static __device__ __forceinline__ void finish_phase()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
-    asm volatile("cp.async.wait_group %0;" ::"n"(BODY_LAG - 1) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(lag - 1) : "memory");
     __syncthreads();
 }
 
@@ -35,9 +35,44 @@ static __device__ __forceinline__ void finish_phase()
         __syncthreads();                                                                                     \
         for (int32_t p = 0; p < phases; p++) {                                                               \
             name##_##size##_phase(&a, p, thread, &r, &shared);                                               \
-            finish_phase();                                                                                  \
+            finish_phase<BODY_LAG>();                                                                        \
         }                                                                                                    \
         name##_##size##_end(&a, thread, &r);                                                                 \
     }
 
 DEV_TILE_KERNELS(TILE_KERNEL)
+
+/* Shared memory of more than 48 KB is asked for at the launch. */
+#define MMA_KERNEL(name, size)                                                                               \
+    extern "C" __global__ void __launch_bounds__(MMA_THREADS_##size, 2)                                      \
+        manta_##name##_##size(const __grid_constant__ mma_args a, int64_t items)                             \
+    {                                                                                                        \
+        extern __shared__ __align__(16) char dynamic[];                                                      \
+        name##_##size##_shared *shared = (name##_##size##_shared *)dynamic;                                  \
+        int thread = (int)threadIdx.x;                                                                       \
+        name##_##size##_regs r;                                                                              \
+        int32_t phases = name##_##size##_begin(&a, (int64_t)blockIdx.x, thread, &r);                         \
+        for (int32_t p = 0; p < phases; p++) {                                                               \
+            name##_##size##_phase(&a, p, thread, &r, shared);                                                \
+            finish_phase<MMA_LAG_##size>();                                                                  \
+        }                                                                                                    \
+        name##_##size##_end(&a, thread, &r);                                                                 \
+    }
+
+DEV_MMA_KERNELS(MMA_KERNEL)
+
+#define SUM_KERNEL(name)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(SUM_THREADS)                                                \
+        manta_##name(const __grid_constant__ name##_args a, int64_t items)                                   \
+    {                                                                                                        \
+        __shared__ name##_shared shared;                                                                     \
+        int thread = (int)threadIdx.x;                                                                       \
+        name##_regs r;                                                                                       \
+        int32_t phases = name##_begin(&a, (int64_t)blockIdx.x, thread, &r);                                  \
+        for (int32_t p = 0; p < phases; p++) {                                                               \
+            name##_phase(&a, p, thread, &r, &shared);                                                        \
+            __syncthreads();                                                                                 \
+        }                                                                                                    \
+    }
+
+DEV_SUM_KERNELS(SUM_KERNEL)

@@ -9,6 +9,8 @@
 #include "nn/device_update.h"
 #include "nn/lower.h"
 
+enum { TICKETS_SIZE = LOWER_TICKETS * sizeof(uint32_t) };
+
 /* Memory that grows; what it held is lost then. */
 typedef struct region {
     dev_addr at;
@@ -30,7 +32,8 @@ struct device_exec {
     const objective *o;
     device *d;
     int shards;
-    dev_addr state, slots, run; /* run: dev_run */
+    dev_precision precision;
+    dev_addr state, slots, run, tickets; /* run: dev_run; tickets: zeros between launches */
     size_t slot_size; /* from slot to slot */
     region block, scratch;
     device_feed feed;
@@ -40,6 +43,7 @@ struct device_exec {
     made *programs;
     int n_programs;
     const plan *last; /* of the last forward pass */
+    dev_program *played; /* by the last run */
     void **outputs; /* per output of the model: on the host */
     size_t *outputs_size;
 };
@@ -48,6 +52,7 @@ static void forget_programs(device_exec *e)
 {
     for (int i = 0; i < e->n_programs; i++) program_free(e->programs[i].program);
     e->n_programs = 0;
+    e->played = NULL;
 }
 
 static void forget_plans(device_exec *e)
@@ -63,13 +68,14 @@ static manta_status make_memory(device_exec *e)
     e->slot_size = (e->l->slot_size + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
     TRY(device_alloc(e->d, e->l->state_size, "the state of the model", &e->state));
     TRY(device_alloc(e->d, sizeof(dev_run), "the numbers of a step", &e->run));
+    TRY(device_alloc(e->d, TICKETS_SIZE, "the tickets of blocks", &e->tickets));
     if (!e->shards) return MANTA_OK;
     TRY(device_alloc(e->d, e->slot_size * (size_t)e->shards, "the gradients of the shards", &e->slots));
     return device_update_init(&e->update, e->l, e->d, e->shards);
 }
 
-manta_status device_exec_new(const manta_model *m, const layout *l, const objective *o, device *d, pool *p,
-                             int shards, device_exec **out)
+manta_status device_exec_new(const manta_model *m, const layout *l, const objective *o, device *d,
+                             dev_precision precision, pool *p, int shards, device_exec **out)
 {
     device_exec *e;
     manta_status st;
@@ -80,6 +86,7 @@ manta_status device_exec_new(const manta_model *m, const layout *l, const object
     e->l = l;
     e->o = o;
     e->d = d;
+    e->precision = precision;
     e->shards = shards;
     e->outputs = mem_new((size_t)(m->n_outputs + 1) * sizeof *e->outputs);
     e->outputs_size = mem_new((size_t)(m->n_outputs + 1) * sizeof *e->outputs_size);
@@ -104,6 +111,7 @@ void device_exec_free(device_exec *e)
     device_release(e->d, e->scratch.at, e->scratch.size);
     device_release(e->d, e->slots, e->slot_size * (size_t)e->shards);
     device_release(e->d, e->run, sizeof(dev_run));
+    device_release(e->d, e->tickets, TICKETS_SIZE);
     device_release(e->d, e->state, e->l->state_size);
     for (int i = 0; i < e->m->n_outputs; i++) mem_try_free(e->outputs[i]);
     mem_free(e->outputs);
@@ -143,8 +151,14 @@ static manta_status lower_parts(lowering *w, unsigned parts)
 
 static lowering lowering_of(const device_exec *e, const plan *p)
 {
-    return (lowering){
-        .m = e->m, .l = e->l, .o = e->o, .p = p, .target = e->feed.target, .weight = e->feed.weight};
+    return (lowering){.m = e->m,
+                      .l = e->l,
+                      .o = e->o,
+                      .p = p,
+                      .target = e->feed.target,
+                      .weight = e->feed.weight,
+                      .precision = e->precision,
+                      .tickets = e->tickets};
 }
 
 /* Bytes of scratch that the plan's nodes want. */
@@ -177,6 +191,7 @@ static manta_status make_room(device_exec *e, const plan *p)
 
 manta_status device_exec_prepare(device_exec *e, plan_mode mode, int64_t batch)
 {
+    kern_precision rounding = e->precision == DEV_BFLOAT16 ? KERN_BF16 : KERN_F32;
     plan *p = NULL;
     manta_status st;
 
@@ -185,7 +200,7 @@ manta_status device_exec_prepare(device_exec *e, plan_mode mode, int64_t batch)
         return manta_fail(MANTA_EINVAL, "model '%s' has no loss: there is nothing to train or evaluate",
                           e->m->name);
     }
-    TRY(plan_new(e->m, e->l, e->o, kernels_of(KERN_REFERENCE), 1, mode, batch, &p));
+    TRY(plan_new(e->m, e->l, e->o, kernels_in(kernels_of(KERN_REFERENCE), rounding), 1, mode, batch, &p));
     if ((st = make_room(e, p))) {
         plan_free(p);
         forget_plans(e); /* memory that was to grow is gone: the smaller ones must ask for theirs again */
@@ -254,7 +269,19 @@ manta_status device_exec_run(device_exec *e, const exec_run *r, int shard, unsig
     want.weighted = e->feed.weighted;
     TRY(find_program(e, want, &program));
     e->last = want.p;
+    e->played = program;
     return program_play(program);
+}
+
+manta_status device_exec_replay(device_exec *e, int64_t times, int *kernels_of_step)
+{
+    if (!e->played || !e->update.step) return manta_fail(MANTA_EINVAL, "there was no step to play again");
+    for (int64_t i = 0; i < times; i++) {
+        TRY(program_play(e->played));
+        TRY(program_play(e->update.step));
+    }
+    *kernels_of_step = e->played->n + e->update.step->n;
+    return device_wait(e->d);
 }
 
 manta_status device_exec_put_state(device_exec *e, const void *state)

@@ -19,6 +19,7 @@
 #include "nn/apply.h"
 #include "nn/exec.h"
 #include "tensor/device.h"
+#include "tensor/device_mma.h"
 
 typedef struct device_exec device_exec; /* opaque, see device_exec.c */
 
@@ -29,16 +30,20 @@ enum {
     DEVICE_BACKWARD = 4
 };
 
-/* All are borrowed. shards: how many slots there are; 0: predictions only. The state is zeros until
+/* All are borrowed. precision: DEV_FLOAT32 and DEV_BFLOAT16 multiply on tensor cores (tensor/device_mma.h). shards: how many slots there are; 0: predictions only. The state is zeros until
  * device_exec_put_state(). MANTA_EUNSUPPORTED, MANTA_ENOMEM. */
-manta_status device_exec_new(const manta_model *m, const layout *l, const objective *o, device *d, pool *p,
-                             int shards, device_exec **out) MANTA_MUST_USE;
+manta_status device_exec_new(const manta_model *m, const layout *l, const objective *o, device *d,
+                             dev_precision precision, pool *p, int shards, device_exec **out) MANTA_MUST_USE;
 void device_exec_free(device_exec *e); /* accepts NULL */
 
 /* Makes the plan of (mode, batch) and grows memory to hold it. */
 manta_status device_exec_prepare(device_exec *e, plan_mode mode, int64_t batch) MANTA_MUST_USE;
 
 /* Between the device's state and one of the host's; from the device all comes but the run section. */
+/* Plays the kernels of the last shard and of the last update again, so many times, with the numbers that they had, and
+ * waits: what a step takes the device by itself. The state is of no use afterwards. How many kernels that were. */
+manta_status device_exec_replay(device_exec *e, int64_t times, int *kernels_of_step) MANTA_MUST_USE;
+
 manta_status device_exec_put_state(device_exec *e, const void *state) MANTA_MUST_USE;
 manta_status device_exec_get_state(device_exec *e, void *state) MANTA_MUST_USE;
 

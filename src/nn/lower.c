@@ -67,8 +67,33 @@ int64_t lower_chunks(int64_t rows)
     return n > 1 ? n : 1;
 }
 
+bool lower_is_quick(const lowering *w, int64_t c)
+{
+    return w->precision != DEV_EXACT && (c + SUM_ACROSS - 1) / SUM_ACROSS <= LOWER_TICKETS;
+}
+
+static void sum_quickly(lowering *w, int64_t rows, int64_t cols, dev_addr x, dev_addr out, bool accumulate)
+{
+    int64_t chunk = dev_sum_chunk(rows, cols);
+    quick_columns_args a = {.rows = rows,
+                            .c = cols,
+                            .chunk = chunk,
+                            .chunks = rows > 0 ? (rows + chunk - 1) / chunk : 1,
+                            .x = x,
+                            .out = out,
+                            .tickets = w->tickets,
+                            .accumulate_dx = accumulate};
+
+    a.part = lower_scratch(w, (size_t)(2 * a.chunks * cols) * sizeof(float));
+    LOWER(w, quick_columns, dev_sum_blocks(rows, cols), a);
+}
+
 void lower_col_sum(lowering *w, int64_t rows, int64_t cols, dev_addr x, dev_addr out, bool accumulate)
 {
+    if (lower_is_quick(w, cols)) {
+        sum_quickly(w, rows, cols, x, out, accumulate);
+        return;
+    }
     col_sum_args a = {.rows = rows,
                       .cols = cols,
                       .chunk = lower_chunk_rows(rows),
@@ -102,13 +127,37 @@ manta_status lower_check_node(const manta_model *m, const graph_node *g)
 
 /* ---- the walk ---- */
 
+static void round_array(lowering *w, const manta_array *x, place at)
+{
+    round_to_args a = {.x = lower_at(w, at)};
+
+    LOWER(w, round_to, manta_array_count(x), a);
+}
+
+/* Rounds what the plan says and the node's own kernels have not. */
+static void round_results(lowering *w, const plan_node *n)
+{
+    for (int j = 0; j < w->m->nodes[n->index].n_out; j++) {
+        if (n->round_out[j] && !(j == 0 && w->rounded & 1u)) round_array(w, &n->out[j], n->out_at[j]);
+    }
+}
+
+static void round_gradients(lowering *w, const plan_node *n)
+{
+    for (int j = 0; j < w->m->nodes[n->index].n_in; j++) {
+        if (n->round_din[j] && !(w->rounded & 2u << j)) round_array(w, &n->in[j], n->din_at[j]);
+    }
+}
+
 manta_status lower_forward(lowering *w)
 {
     for (int i = 0; i < w->p->n_nodes; i++) {
         const plan_node *n = &w->p->nodes[i];
         if (n->view) continue;
         w->scratch_used = 0;
+        w->rounded = 0;
         TRY(lower_find(w->m->nodes[n->index].op)->forward(w, n));
+        round_results(w, n);
     }
     return MANTA_OK;
 }
@@ -126,11 +175,13 @@ manta_status lower_backward(lowering *w)
         const plan_node *n = &w->p->nodes[i];
         if (!n->backward) continue;
         w->scratch_used = 0;
+        w->rounded = 0;
         if (n->add_view) {
             add_view(w, n);
         } else {
             TRY(lower_find(w->m->nodes[n->index].op)->backward(w, n));
         }
+        round_gradients(w, n);
     }
     return MANTA_OK;
 }

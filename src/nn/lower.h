@@ -13,6 +13,7 @@
 #include "nn/ops.h"
 #include "nn/plan.h"
 #include "tensor/device.h"
+#include "tensor/device_mma.h"
 
 typedef struct lowering {
     const manta_model *m;
@@ -23,7 +24,12 @@ typedef struct lowering {
     dev_addr block, state, slot, scratch, run; /* run: a dev_run */
     const dev_addr *target, *weight; /* per head; weight 0: none was given */
     size_t scratch_used, scratch_most; /* bytes, of the node at hand and of all */
+    dev_precision precision;
+    dev_addr tickets; /* LOWER_TICKETS zeros, of all kernels that draw them */
+    unsigned rounded; /* by the node at hand: bit 0 its result, bit 1 + j the gradient of input j */
 } lowering;
+
+enum { LOWER_TICKETS = 4096 };
 
 typedef struct lower_row {
     const manta_op *op;
@@ -50,11 +56,14 @@ static inline bool lower_wants(const plan_node *n, int i)
 }
 /* out = alpha * a + beta * out over n floats. */
 void lower_axpby(lowering *w, int64_t n, float alpha, dev_addr a, float beta, dev_addr out);
-/* FN(col_sum) over a matrix. */
+/* FN(col_sum) over a matrix; in an order of its own unless the precision is exact. */
 void lower_col_sum(lowering *w, int64_t rows, int64_t cols, dev_addr x, dev_addr out, bool accumulate);
 /* Rows of a chunk: chunk_rows() of reduce.inc; and how many chunks there are. */
 int64_t lower_chunk_rows(int64_t rows);
 int64_t lower_chunks(int64_t rows);
+
+/* Whether sums over the rows of (rows, c) may be made by quick_ kernels. */
+bool lower_is_quick(const lowering *w, int64_t c);
 
 /* The row of an operation; NULL: there is none. */
 const lower_row *lower_find(const manta_op *op);

@@ -4,6 +4,24 @@
 #include "tensor/conv.h"
 #include "tensor/device_tiles.h"
 
+/* ---- on tensor cores ---- */
+
+/* Launches the convolution on tensor cores; false: the precision is exact, or it cannot be done so. `round`: its
+ * result to bfloat16. */
+static bool add_mma(lowering *w, mma_op op, const conv_args *a, bool round)
+{
+    dev_mma m;
+
+    if (w->precision == DEV_EXACT) return false;
+    m = dev_mma_conv(op, w->precision == DEV_BFLOAT16 ? MMA_BF16 : MMA_TF32, a);
+    if (m.kernel == DEV_COUNT) return false;
+    m.args.round = round;
+    if (m.part_bytes) m.args.part = lower_scratch(w, m.part_bytes);
+    lower_add(w, (dev_kernel)m.kernel, m.blocks, &m.args, sizeof m.args);
+    if (m.part_bytes) LOWER(w, mma_add, (int64_t)m.args.rows * m.args.cols, m.args);
+    return true;
+}
+
 /* ---- dense ---- */
 
 static void add_gemm(lowering *w, const gemm_args *a)
@@ -33,7 +51,12 @@ static manta_status dense_forward(lowering *w, const plan_node *n)
     g.ldc = g.n;
     g.bias = lower_at(w, n->in_at[2]);
     g.relu = n->relu;
-    add_gemm(w, &g);
+    conv_args a = {
+        .s = dev_mma_dense(g.m, g.n, g.k), .x = g.a, .w = g.b, .y = g.c, .bias = g.bias, .relu = g.relu};
+    if (add_mma(w, MMA_FORWARD, &a, n->round_out[0]))
+        w->rounded |= 1u;
+    else
+        add_gemm(w, &g);
     return MANTA_OK;
 }
 
@@ -51,8 +74,17 @@ static void dense_input(lowering *w, const plan_node *n, dev_addr dy)
                                       .ldc = f.k,
                                       .accumulate = n->accumulate[0],
                                       .mask = lower_at(w, n->mask_at)};
+    conv_args a = {.s = dev_mma_dense(f.m, f.n, f.k),
+                   .dy = dy,
+                   .w = g.b,
+                   .dx = g.c,
+                   .mask = g.mask,
+                   .accumulate = g.accumulate};
 
-    add_gemm(w, &g);
+    if (add_mma(w, MMA_DATA, &a, n->round_din[0]))
+        w->rounded |= 2u;
+    else
+        add_gemm(w, &g);
 }
 
 static void dense_weight(lowering *w, const plan_node *n, dev_addr dy)
@@ -68,8 +100,10 @@ static void dense_weight(lowering *w, const plan_node *n, dev_addr dy)
                                       .c = lower_at(w, n->din_at[1]),
                                       .ldc = f.n,
                                       .accumulate = n->accumulate[1]};
+    conv_args a = {
+        .s = dev_mma_dense(f.m, f.n, f.k), .x = g.a, .dy = dy, .dw = g.c, .accumulate = g.accumulate};
 
-    add_gemm(w, &g);
+    if (!add_mma(w, MMA_WEIGHTS, &a, false)) add_gemm(w, &g);
 }
 
 static manta_status dense_backward(lowering *w, const plan_node *n)
@@ -85,18 +119,25 @@ static manta_status dense_backward(lowering *w, const plan_node *n)
 
 /* ---- convolution ---- */
 
-static void conv_forward(lowering *w, conv_args *a)
+/* Whether it has rounded, when told to. */
+static bool conv_forward(lowering *w, conv_args *a, bool round)
 {
-    dev_tiling t = dev_conv_forward_tiling(a);
+    dev_tiling t;
 
+    if (add_mma(w, MMA_FORWARD, a, round)) return true;
+    t = dev_conv_forward_tiling(a);
     lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
+    return false;
 }
 
-static void conv_data(lowering *w, conv_args *a)
+static bool conv_data(lowering *w, conv_args *a, bool round)
 {
-    dev_tiling t = dev_conv_data_tiling(a);
+    dev_tiling t;
 
+    if (add_mma(w, MMA_DATA, a, round)) return true;
+    t = dev_conv_data_tiling(a);
     lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
+    return false;
 }
 
 /* Puts x with its padding into scratch, for a gradient that counts it; a's shape becomes one without padding. */
@@ -125,24 +166,32 @@ static void pad_input(lowering *w, conv_args *a)
     s->top = s->left = 0;
 }
 
+/* In the order of the processor, chunk by chunk. */
+static void kernel_exactly(lowering *w, conv_args *a)
+{
+    const conv_shape *s = &a->s;
+    int64_t size = s->kh * s->kw * (s->c / s->groups) * s->oc;
+
+    a->chunk = conv_chunk(s);
+    a->chunks = s->n > a->chunk ? (s->n + a->chunk - 1) / a->chunk : 1;
+    a->positions_first = conv_order(s) == CONV_POSITIONS_FIRST;
+    a->counts_padding = conv_counts_padding(s);
+    if (a->chunks > 1) a->part = lower_scratch(w, (size_t)(a->chunks * size) * sizeof(float));
+    if (a->counts_padding && s->groups == 1) pad_input(w, a);
+    dev_tiling t = dev_conv_weights_tiling(a);
+    lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
+    if (a->chunks > 1) LOWER(w, conv_weights_add, size, *a);
+}
+
 /* The gradients of kernel and bias; a has what the kernel saw and its gradient, dy is the node's. */
 static void conv_weights(lowering *w, const plan_node *n, conv_args *a, dev_addr dy)
 {
-    const conv_shape *s = &a->s;
-    int64_t size = s->kh * s->kw * (s->c / s->groups) * s->oc, oc = n->out[0].shape[3];
+    int64_t oc = n->out[0].shape[3];
 
     if (lower_wants(n, 1)) {
         a->dw = lower_at(w, n->din_at[1]);
         a->accumulate = n->accumulate[1];
-        a->chunk = conv_chunk(s);
-        a->chunks = s->n > a->chunk ? (s->n + a->chunk - 1) / a->chunk : 1;
-        a->positions_first = conv_order(s) == CONV_POSITIONS_FIRST;
-        a->counts_padding = conv_counts_padding(s);
-        if (a->chunks > 1) a->part = lower_scratch(w, (size_t)(a->chunks * size) * sizeof(float));
-        if (a->counts_padding && s->groups == 1) pad_input(w, a);
-        dev_tiling t = dev_conv_weights_tiling(a);
-        lower_add(w, (dev_kernel)t.kernel, t.items, a, sizeof *a);
-        if (a->chunks > 1) LOWER(w, conv_weights_add, size, *a);
+        if (!add_mma(w, MMA_WEIGHTS, a, false)) kernel_exactly(w, a);
     }
     if (lower_wants(n, 2))
         lower_col_sum(w, manta_array_count(&n->out[0]) / oc, oc, dy, lower_at(w, n->din_at[2]),
@@ -163,7 +212,7 @@ static manta_status conv2d_forward(lowering *w, const plan_node *n)
     a.bias = lower_at(w, n->in_at[2]);
     a.relu = n->relu;
     a.y = lower_at(w, n->out_at[0]);
-    conv_forward(w, &a);
+    w->rounded |= conv_forward(w, &a, n->round_out[0]) ? 1u : 0u;
     return MANTA_OK;
 }
 
@@ -177,7 +226,7 @@ static manta_status conv2d_backward(lowering *w, const plan_node *n)
         a.dx = lower_at(w, n->din_at[0]);
         a.mask = lower_at(w, n->mask_at);
         a.accumulate = n->accumulate[0];
-        conv_data(w, &a);
+        w->rounded |= conv_data(w, &a, n->round_din[0]) ? 2u : 0u;
     }
     a = conv2d_args(w, n);
     a.dy = dy;
@@ -200,7 +249,7 @@ static manta_status transpose_forward(lowering *w, const plan_node *n)
 
     a.dy = lower_at(w, n->in_at[0]);
     a.dx = lower_at(w, n->out_at[0]);
-    conv_data(w, &a);
+    conv_data(w, &a, false);
     if (n->in_at[2].kind != PLACE_NONE) {
         binary_args b = {.op = KERN_ADD,
                          .nb = a.s.c,
@@ -226,7 +275,7 @@ static manta_status transpose_backward(lowering *w, const plan_node *n)
         dev_addr dx = lower_at(w, n->din_at[0]);
         a.x = dy;
         a.y = n->accumulate[0] ? lower_scratch(w, (size_t)count * sizeof(float)) : dx;
-        conv_forward(w, &a);
+        conv_forward(w, &a, false);
         if (n->accumulate[0]) lower_axpby(w, count, 1, a.y, 1, dx);
     }
     a = transpose_args(w, n);

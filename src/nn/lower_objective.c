@@ -78,7 +78,7 @@ static void lower_head(lowering *w, int h, dev_addr sums)
 
     if (w->o->reduction == MANTA_REDUCTION_MEAN_WITH_SAMPLE_WEIGHT && h == 0) s.divisor = (double)NAN;
     lower_add(w, (dev_kernel)loss_kernel(head), rows, &a, sizeof a);
-    LOWER(w, head_sum, 1, s);
+    lower_add(w, w->precision == DEV_EXACT ? DEV_head_sum : DEV_quick_head, 1, &s, sizeof s);
 }
 
 static void lower_metric(lowering *w, int i, dev_addr sums)
@@ -101,7 +101,7 @@ static void lower_metric(lowering *w, int i, dev_addr sums)
     }
     a.value = lower_scratch(w, (size_t)rows * sizeof(float));
     LOWER(w, accuracy_rows, rows, a);
-    LOWER(w, metric_sum, 1, a);
+    lower_add(w, w->precision == DEV_EXACT ? DEV_metric_sum : DEV_quick_metric, 1, &a, sizeof a);
 }
 
 void lower_objective(lowering *w)

@@ -208,10 +208,11 @@ static bn_args bn_of(lowering *w, const plan_node *n)
     const op_bn_attrs *t = lower_attrs(w, n);
     op_bn_inputs at = op_bn_where(t);
     int64_t c = n->in[0].shape[n->in[0].ndim - 1], rows = manta_array_count(&n->in[0]) / c;
+    bool quick = lower_is_quick(w, c);
     bn_args a = {.rows = rows,
                  .c = c,
-                 .chunk = lower_chunk_rows(rows),
-                 .chunks = lower_chunks(rows),
+                 .chunk = quick ? dev_sum_chunk(rows, c) : lower_chunk_rows(rows),
+                 .tickets = w->tickets,
                  .x = lower_at(w, n->in_at[0]),
                  .gamma = at.gamma > 0 ? lower_at(w, n->in_at[at.gamma]) : 0,
                  .beta = at.beta > 0 ? lower_at(w, n->in_at[at.beta]) : 0,
@@ -223,10 +224,17 @@ static bn_args bn_of(lowering *w, const plan_node *n)
                  .take = 1 - t->momentum,
                  .grow = t->unbiased && rows > 1 ? (float)rows / (float)(rows - 1) : 1};
 
+    a.chunks = rows > a.chunk ? (rows + a.chunk - 1) / a.chunk : 1;
     a.var = n->training ? a.mean + (size_t)c * sizeof(float) : a.old_var;
     a.coef = lower_scratch(w, (size_t)(4 * c) * sizeof(float));
     a.part = lower_scratch(w, (size_t)(2 * a.chunks * c) * sizeof(double));
     return a;
+}
+
+/* Whether rows go by fours: places of the plan and scratch lie on multiples of sixteen bytes. */
+static bool by_fours(const lowering *w, const bn_args *a)
+{
+    return w->precision != DEV_EXACT && a->c % 4 == 0;
 }
 
 static manta_status bn_forward(lowering *w, const plan_node *n)
@@ -240,11 +248,21 @@ static manta_status bn_forward(lowering *w, const plan_node *n)
             a.new_mean = lower_at(w, n->proposed_at[0]);
             a.new_var = lower_at(w, n->proposed_at[1]);
         }
-        LOWER(w, bn_moments, a.chunks * a.c, a);
-        LOWER(w, bn_moments_end, a.c, a);
+        if (lower_is_quick(w, a.c)) {
+            LOWER(w, quick_moments, dev_sum_blocks(a.rows, a.c), a);
+        } else {
+            LOWER(w, bn_moments, a.chunks * a.c, a);
+            LOWER(w, bn_moments_end, a.c, a);
+        }
     }
-    LOWER(w, bn_coef, a.c, a);
-    LOWER(w, bn_out, a.rows * a.c, a);
+    if (!n->training || !lower_is_quick(w, a.c)) LOWER(w, bn_coef, a.c, a);
+    if (by_fours(w, &a)) {
+        a.round = n->round_out[0];
+        w->rounded |= 1u;
+        LOWER(w, quick_out, a.rows * a.c / 4, a);
+    } else {
+        LOWER(w, bn_out, a.rows * a.c, a);
+    }
     return MANTA_OK;
 }
 
@@ -273,12 +291,23 @@ static manta_status bn_backward(lowering *w, const plan_node *n)
     a.accumulate_dx = n->accumulate[0];
     a.frozen = !n->training;
     bn_parameters(w, n, &a);
-    if (!a.frozen || a.dgamma || a.dbeta)
-        LOWER(w, bn_sums, a.chunks * a.c, a);
-    else
-        a.chunks = 0;
-    LOWER(w, bn_sums_end, a.c, a);
-    if (a.dx) LOWER(w, bn_dx, a.rows * a.c, a);
+    if (lower_is_quick(w, a.c) && !a.frozen) {
+        LOWER(w, quick_sums, dev_sum_blocks(a.rows, a.c), a);
+    } else {
+        a.chunk = lower_chunk_rows(a.rows);
+        a.chunks = !a.frozen || a.dgamma || a.dbeta ? lower_chunks(a.rows) : 0;
+        a.part = lower_scratch(w, (size_t)(2 * a.chunks * a.c) * sizeof(double));
+        if (a.chunks) LOWER(w, bn_sums, a.chunks * a.c, a);
+        LOWER(w, bn_sums_end, a.c, a);
+    }
+    if (!a.dx) return MANTA_OK;
+    if (by_fours(w, &a) && !a.frozen) {
+        a.round = n->round_din[0];
+        w->rounded |= 2u;
+        LOWER(w, quick_dx, a.rows * a.c / 4, a);
+    } else {
+        LOWER(w, bn_dx, a.rows * a.c, a);
+    }
     return MANTA_OK;
 }
 

@@ -39,7 +39,7 @@
  * Within a phase no thread reads what another writes, nor do two write the same; what one leaves in shared
  * memory the others read in a later phase. Shared memory is undefined in the first one. What is to come from global
  * to shared memory is asked for by body_bring(to, from) or body_bring_four(), on multiples of 16 bytes: it is there
- * BODY_LAG phases later, and nobody touches its place in the meantime. nvcc makes a loop with
+ * BODY_LAG phases later (MMA_LAG_SIZE, of kernels on tensor cores), and nobody touches its place in the meantime. nvcc makes a loop with
  * __syncthreads() of it, and registers of the registers; the fake device runs each phase for one thread after
  * the other, forwards and backwards in turn, which is the same for whoever keeps to this. The rules above hold,
  * and:
@@ -88,12 +88,83 @@ BODY_FN void body_bring_four(float *to, const float *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
                  "l"(__cvta_generic_to_global(from)));
 }
+
+BODY_FN void body_bring_or_zero(float *to, const float *from, bool there)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0));
+}
+
+BODY_FN void body_bring_four_or_zero(float *to, const float *from, bool there)
+{
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0));
+}
+
+BODY_FN uint32_t body_draw(uint32_t *ticket)
+{
+    __threadfence();
+    uint32_t drawn = atomicAdd(ticket, 1u);
+    __threadfence();
+    return drawn;
+}
+
+BODY_FN float body_fresh(const float *at)
+{
+    return __ldcg(at);
+}
 #else
 #define UNROLLED
 #define NOT_UNROLLED
 /* Defined by the includer. */
 static inline void body_bring(float *to, const float *from);
 static inline void body_bring_four(float *to, const float *from);
+/* The same, or zeros: `from` is an address all the same, and nothing is read there. */
+static inline void body_bring_or_zero(float *to, const float *from, bool there);
+static inline void body_bring_four_or_zero(float *to, const float *from, bool there);
+
+/* How many have drawn before. What the block wrote in earlier phases is seen by whoever draws after it. Which block comes last is chance: what it does must not depend on it. */
+static inline uint32_t body_draw(uint32_t *ticket)
+{
+    return (*ticket)++;
+}
+
+/* What another block has published. */
+static inline float body_fresh(const float *at)
+{
+    return *at;
+}
 #endif
+
+/* Four neighbours on a multiple of sixteen bytes. */
+typedef struct body_four {
+    float e[4];
+} body_four;
+
+BODY_FN body_four body_read_four(const float *at)
+{
+    body_four v;
+
+#ifdef __CUDACC__
+    float4 f = *(const float4 *)at;
+    v.e[0] = f.x;
+    v.e[1] = f.y;
+    v.e[2] = f.z;
+    v.e[3] = f.w;
+#else
+    for (int i = 0; i < 4; i++) v.e[i] = at[i];
+#endif
+    return v;
+}
+
+BODY_FN void body_write_four(float *at, body_four v)
+{
+#ifdef __CUDACC__
+    *(float4 *)at = make_float4(v.e[0], v.e[1], v.e[2], v.e[3]);
+#else
+    for (int i = 0; i < 4; i++) at[i] = v.e[i];
+#endif
+}
 
 #endif

@@ -13,15 +13,17 @@
  *
  * A kernel in tiles, OP_SIZE, does what the kernel OP does and has its arguments (gemm_ta and gemm_tb are gemm with
  * one operand transposed), but its items are
- * blocks of threads, a tile of outputs each; its number is DEV_OP_SIZE (device_tiles.h). */
+ * blocks of threads, a tile of outputs each; its number is DEV_OP_SIZE (device_tiles.h). The kernels of
+ * device_mma_args.h are of other precisions, and of blocks as well. */
 #ifndef TENSOR_DEVICE_KERNELS_H
 #define TENSOR_DEVICE_KERNELS_H
 
 #include "tensor/device_kernels_main.h"
 #include "tensor/device_kernels_more.h"
+#include "tensor/device_mma_args.h"
 #include "tensor/device_tile_sizes.h"
 
-#define DEV_KERNELS(K) DEV_KERNELS_MAIN(K) DEV_KERNELS_MORE(K)
+#define DEV_KERNELS(K) DEV_KERNELS_MAIN(K) DEV_KERNELS_MORE(K) DEV_KERNELS_MMA(K)
 
 /* The sizes of an operation in ascending order; see device_tile_sizes.h. */
 #define DEV_TILES_OF(K, op) K(op, 8) K(op, 16) K(op, 32) K(op, 64) K(op, 128)
@@ -33,7 +35,10 @@
 
 #define DEV_ENUM(name)            DEV_##name,
 #define DEV_TILE_ENUM(name, size) DEV_##name##_##size,
-typedef enum dev_kernel { DEV_KERNELS(DEV_ENUM) DEV_TILE_KERNELS(DEV_TILE_ENUM) DEV_COUNT } dev_kernel;
+typedef enum dev_kernel {
+    DEV_KERNELS(DEV_ENUM) DEV_TILE_KERNELS(DEV_TILE_ENUM) DEV_MMA_KERNELS(DEV_TILE_ENUM)
+        DEV_SUM_KERNELS(DEV_ENUM) DEV_COUNT
+} dev_kernel;
 #undef DEV_ENUM
 #undef DEV_TILE_ENUM
 

@@ -63,9 +63,10 @@ typedef struct bn_args {
     dev_addr part, coef; /* part: doubles; coef: 4 c floats */
     dev_addr out, dx, dgamma, dbeta;
     dev_addr old_mean, old_var, new_mean, new_var;
+    dev_addr tickets; /* of quick_ kernels, device_mma_args.h */
     float eps, keep, take, grow;
     int keep_gamma, keep_beta; /* DEV_WRITE, ... */
-    bool relu, accumulate_dx, frozen;
+    bool relu, accumulate_dx, frozen, round; /* round: the result to bfloat16, of quick_ kernels */
 } bn_args;
 typedef bn_args bn_moments_args, bn_moments_end_args, bn_coef_args, bn_out_args, bn_sums_args,
     bn_sums_end_args, bn_dx_args;

@@ -203,7 +203,10 @@ dev_tiling dev_conv_weights_tiling(const conv_args *a)
 
 int dev_kernel_threads(int kernel)
 {
-    int first = DEV_gemm_8;
+    static const int mma[] = {MMA_THREADS_64, MMA_THREADS_128};
+    int tiles = DEV_gemm_8, products = DEV_tf32_forward_64, sums = DEV_quick_moments;
 
-    return kernel < first || kernel >= DEV_COUNT ? 0 : sizes[(kernel - first) % DEV_TILE_COUNT].threads;
+    if (kernel < tiles || kernel >= DEV_COUNT) return 0;
+    if (kernel < products) return sizes[(kernel - tiles) % DEV_TILE_COUNT].threads;
+    return kernel < sums ? mma[(kernel - products) % 2] : SUM_THREADS;
 }

@@ -46,7 +46,7 @@ def test_a_device_trains_as_the_processor(manta, tmp_path, options):
     data = digits(tmp_path)
     for device in ("cpu", "fake"):
         manta("train", "mlp", "--data", data, "--validation", "x.npy,y.npy", "--epochs", 2, "--steps-per-epoch", 5, *options,
-              "--device", device, "--save", f"{device}.npz", "--csv-log", f"{device}.csv")
+              "--device", device, "--precision", "exact", "--save", f"{device}.npz", "--csv-log", f"{device}.csv")
     assert (tmp_path / "cpu.npz").read_bytes() == (tmp_path / "fake.npz").read_bytes()
     assert (tmp_path / "cpu.csv").read_text() == (tmp_path / "fake.csv").read_text()
 
@@ -54,15 +54,30 @@ def test_a_device_trains_as_the_processor(manta, tmp_path, options):
 def test_a_run_goes_on_on_another_device(manta, storage, tmp_path):
     data = digits(tmp_path)
     manta("train", "mlp", "--data", data, "--epochs", 2, "--save", "whole.npz")
-    for first, second in (("cpu", "fake"), ("fake", "cpu")):
-        manta("train", "mlp", "--data", data, "--epochs", 1, "--name", first, "--device", first)
+    # What a processor began stays exact; what a device is to begin so is told.
+    for first, second, told in (("cpu", "fake", ()), ("fake", "cpu", ("--precision", "exact"))):
+        manta("train", "mlp", "--data", data, "--epochs", 1, "--name", first, "--device", first, *told)
         manta("train", "--resume", first, "--device", second, "--epochs", 2, "--save", f"{first}.npz")
         assert (tmp_path / f"{first}.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
+def test_a_device_says_its_precision_and_keeps_it(manta, storage, tmp_path):
+    data = digits(tmp_path)
+    line = ("train", "mlp", "--data", data, "--device", "fake")
+    assert "float32 (products in tf32)" in manta(*line, "--epochs", 1, "--name", "quick").stdout
+    for epochs, told in ((2, ()), (3, ("--precision", "float32")), (4, ())):
+        assert "float32 (products in tf32)" in manta("train", "--resume", "quick", "--epochs", epochs, *told).stdout
+    done = manta("train", "--resume", "quick", "--epochs", 5, "--precision", "exact", status=1)
+    assert "--precision exact (it was begun" in done.stderr, done.stderr
+    assert "mixed_bfloat16" in manta(*line, "--epochs", 1, "--precision", "mixed_bfloat16").stdout
+    manta("train", "mlp", "--data", data, "--epochs", 1, "--name", "old")
+    assert ", exact" in manta("train", "--resume", "old", "--device", "fake", "--epochs", 2).stdout
+    done = manta("train", "--resume", "old", "--epochs", 3, "--precision", "float32", status=1)
+    assert "--precision float32 (it was begun" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("options, words", (
     (("--workers", "2"), "one process"),
-    (("--precision", "mixed_bfloat16"), "exact"),
     (("--debug",), "debug"),
     (("--kernels", "onednn"), "onednn out"),
 ))

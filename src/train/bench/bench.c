@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "train/session/session.h"
+#include "train/session/device.h"
 
 enum { GEMM = 1024, GEMM_ROUNDS = 8, MOST_STEPS = 100000, WARM = 3 };
 
@@ -106,6 +106,7 @@ static manta_status open_bench(bench *b, const char *model)
                            &(manta_session_options){.threads = b->o->threads,
                                                     .kernels = b->o->kernels,
                                                     .precision = b->o->precision,
+                                                    .device = b->o->device,
                                                     .workers = b->o->workers},
                            &b->s));
     TRY(make_batch(b));
@@ -140,6 +141,28 @@ static double step_flops(const bench *b)
         sum += t.flops + (b->o->forward ? 0 : t.backward_flops);
     }
     return sum * (double)b->o->batch / (double)rows;
+}
+
+/* Steps of a device: there is no product of the processor to compare with. */
+static manta_status run_device(bench *b, const char *model, manta_bench_result *out)
+{
+    int64_t begin;
+    double ms;
+
+    for (int64_t i = 0; i < WARM; i++) TRY(one_step(b, &ms));
+    for (int64_t i = 0; i < b->o->steps; i++) TRY(one_step(b, &b->times[i]));
+    if (!b->o->forward && !isfinite(session_sums(b->s)[SUM_LOSS]))
+        return manta_fail(MANTA_ENAN, "the loss is not a number: the step that was timed is wrong");
+    *out = (manta_bench_result){.ms_per_step = find_median(b->times, b->o->steps)};
+    out->images_per_s = (double)b->o->batch / out->ms_per_step * 1e3;
+    snprintf(out->row, sizeof out->row, "%s %s, batch %lld, %s", model,
+             b->o->forward ? "forward" : "training", (long long)b->o->batch, b->s->about);
+    if (b->o->forward) return MANTA_OK;
+    TRY(session_device_replay(b->s, WARM, &out->device_kernels));
+    begin = clock_now_ns();
+    TRY(session_device_replay(b->s, b->o->steps, &out->device_kernels));
+    out->device_ms = (double)(clock_now_ns() - begin) / 1e6 / (double)b->o->steps;
+    return MANTA_OK;
 }
 
 static manta_status run_bench(bench *b, const char *model, manta_bench_result *out)
@@ -232,7 +255,10 @@ manta_status manta_bench_train(const char *model, const manta_bench_options *o, 
                           (long long)o->steps, (long long)o->batch, MOST_STEPS);
     }
     st = open_bench(&b, model);
-    if (!st) st = o->workers > 1 ? run_workers(&b, model, out) : run_bench(&b, model, out);
+    if (!st)
+        st = o->workers > 1 ? run_workers(&b, model, out)
+             : b.s->on      ? run_device(&b, model, out)
+                            : run_bench(&b, model, out);
     manta_session_close(b.s);
     manta_model_free(b.m);
     mem_try_free(b.input);

@@ -89,15 +89,16 @@ static const manta_setting settings[] = {
     COUNT("threads-per-worker", "T",
           "Threads of a worker; all cores, divided by the workers, when not given"),
     TEXT("kernels", "K", "auto, reference, avx2, avx512 or onednn"),
-    TEXT("precision", "P",
-         "exact: products of floats, the same bits on every machine, and so it is when not given; float32: "
-         "the "
-         "same on a processor; mixed_bfloat16: products and activations in bfloat16, sums, weights and the "
-         "optimizer in float32, which is faster where the processor has AVX-512-BF16"),
+    TEXT(
+        "precision", "P",
+        "exact: products of floats, the same bits on every machine, and so it is on a processor when not "
+        "given; float32: the same on a processor, on a GPU products of tf32 numbers on its tensor cores, and "
+        "so it is there when not given; mixed_bfloat16: products and activations in bfloat16, sums, weights "
+        "and the optimizer in float32, which is faster on GPUs and where the processor has AVX-512-BF16"),
     TEXT("device", "D",
-         "cpu, and so it is when not given; gpu: an NVIDIA GPU, with the same bits; auto: a GPU where there "
-         "is one "
-         "that can compute this, else the processor"),
+         "cpu, and so it is when not given; gpu: an NVIDIA GPU, with the same bits in precision exact; auto: "
+         "a "
+         "GPU where there is one that can compute this, else the processor"),
     FLAG("debug", "Node by node on reference loops; names the first NaN. Slow"),
     COUNT("max-failures", "N",
           "Give up when a worker has died so often in a row without finishing a step; 3 when not given"),

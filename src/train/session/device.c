@@ -1,6 +1,7 @@
 /* device.c - a session whose steps a device computes. */
 #include "train/session/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -14,6 +15,7 @@ enum { FAKE_MEMORY_MB = 8192 };
 
 struct session_device {
     device *d;
+    dev_precision precision;
     device_exec *x; /* NULL until session_device_local() */
     bool host_old, device_old; /* which of the two states lacks what the other has */
     bool of_parent; /* this process was forked with the session: the device is not its own */
@@ -22,6 +24,13 @@ struct session_device {
 
 /* ---- choosing ---- */
 
+/* The option is known to be one of these; float32 when it is not given. */
+static dev_precision precision_of(const manta_session_options *o)
+{
+    if (!o->precision || !*o->precision || !strcmp(o->precision, "float32")) return DEV_FLOAT32;
+    return strcmp(o->precision, "exact") ? DEV_BFLOAT16 : DEV_EXACT;
+}
+
 /* Why the options rule a device out, or NULL. */
 static const char *refusal(const manta_session *s, const manta_session_options *o)
 {
@@ -29,8 +38,6 @@ static const char *refusal(const manta_session *s, const manta_session_options *
         return "computes in one process: leave workers, servers and cluster out";
     if (o->debug) return "has no debug mode: it looks at every result on the processor";
     if (s->meets) return "cannot synchronise the statistics of shards yet: leave statistics sync out";
-    if (o->precision && *o->precision && strcmp(o->precision, "exact"))
-        return "computes in precision exact so far: other precisions are the processor's";
     if (s->k->family == KERN_ONEDNN)
         return "has kernels of its own, and other bits than oneDNN: leave kernels onednn out";
     return NULL;
@@ -75,6 +82,7 @@ manta_status session_device_choose(manta_session *s, const manta_session_options
     if (st) return st;
     s->on = mem_new(sizeof *s->on);
     s->on->d = d;
+    s->on->precision = precision_of(o);
     s->on->device_old = true;
     return MANTA_OK;
 }
@@ -88,7 +96,8 @@ manta_status session_device_local(manta_session *s)
                           s->on->d->name);
     if (s->on->x) return MANTA_OK;
     if (!s->on->shards) s->on->shards = mem_new((size_t)s->shards * sizeof *s->on->shards);
-    return device_exec_new(s->m, &s->l, &s->o, s->on->d, s->pool, s->n_losses ? s->shards : 0, &s->on->x);
+    return device_exec_new(s->m, &s->l, &s->o, s->on->d, s->on->precision, s->pool,
+                           s->n_losses ? s->shards : 0, &s->on->x);
 }
 
 void session_device_after_fork(manta_session *s)
@@ -106,9 +115,11 @@ void session_device_close(manta_session *s)
     s->on = NULL;
 }
 
-const char *session_device_name(const manta_session *s)
+void session_device_about(const manta_session *s, char *text, size_t size)
 {
-    return s->on->d->name;
+    static const char *const names[] = {"exact", "float32 (products in tf32)", "mixed_bfloat16"};
+
+    snprintf(text, size, "%s, %s", s->on->d->name, names[s->on->precision]);
 }
 
 /* ---- the two states ---- */
@@ -208,6 +219,12 @@ manta_status session_device_step(manta_session *s, const manta_feed *f)
     s->on->host_old = true;
     step_finish(s, f->count);
     return MANTA_OK;
+}
+
+manta_status session_device_replay(manta_session *s, int64_t times, int *kernels_of_step)
+{
+    s->torn = true;
+    return device_exec_replay(s->on->x, times, kernels_of_step);
 }
 
 manta_status session_device_forward(manta_session *s, const exec_run *r)

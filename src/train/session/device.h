@@ -22,7 +22,8 @@ manta_status session_device_choose(manta_session *s, const manta_session_options
 manta_status session_device_local(manta_session *s) MANTA_MUST_USE;
 void session_device_after_fork(manta_session *s); /* part of session_after_fork(): nothing computes there */
 void session_device_close(manta_session *s); /* accepts a session without one */
-const char *session_device_name(const manta_session *s);
+/* "NVIDIA H200, float32 (products in tf32)". */
+void session_device_about(const manta_session *s, char *text, size_t size);
 
 /* What step.c does on the processor. */
 manta_status session_device_prepare(manta_session *s, plan_mode mode, int64_t rows) MANTA_MUST_USE;
@@ -33,6 +34,8 @@ manta_status session_device_shards(manta_session *s, const manta_feed *f, plan_m
 /* The slots of the last batch come to the host's, as after backward. */
 manta_status session_device_slots(const manta_session *s) MANTA_MUST_USE;
 manta_status session_device_step(manta_session *s, const manta_feed *f) MANTA_MUST_USE;
+/* device_exec_replay() */
+manta_status session_device_replay(manta_session *s, int64_t times, int *kernels_of_step) MANTA_MUST_USE;
 manta_status session_device_forward(manta_session *s, const exec_run *r) MANTA_MUST_USE;
 manta_status session_device_output(manta_session *s, int i, manta_array *out) MANTA_MUST_USE;
 

@@ -106,7 +106,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && !s->on && apply_can_sink(&s->a);
     if (s->on)
-        snprintf(s->about, sizeof s->about, "%s, exact", session_device_name(s));
+        session_device_about(s, s->about, sizeof s->about);
     else
         snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels%s%s", share.about, share.threads,
                  share.threads == 1 ? "" : "s", s->k->name, s->k->precision == KERN_F32 ? "" : ", ",

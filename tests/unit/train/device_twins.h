@@ -58,6 +58,7 @@ static inline twins twins_of(manta_model *m, const manta_compile *c, manta_sessi
     o.seed = 42;
     assert_ok(manta_session_open(m, c, &o, &t.cpu));
     o.device = twins_device();
+    o.precision = "exact";
     assert_ok(manta_session_open(m, c, &o, &t.dev));
     assert_non_null(strstr(manta_session_about(t.dev), ", exact"));
     return t;
