@@ -28,7 +28,8 @@ __all__ = [
 
 # Models: imported when they are first asked for, so that import stays quick.
 _LAZY = {"Dataset": "manta.models", "Input": "manta.layers", "Model": "manta.models", "Sequential": "manta.models",
-         "from_keras": "manta.models", "load_model": "manta.models", "to_keras": "manta.models", "zoo": "manta.models"}
+         "from_keras": "manta.models", "keras_strategy": "manta._strategy", "load_model": "manta.models",
+         "to_keras": "manta.models", "zoo": "manta.models"}
 _LAZY_MODULES = ("callbacks", "initializers", "layers", "losses", "metrics", "models", "optimizers", "regularizers")
 
 

@@ -12,6 +12,7 @@ from manta import metrics as metrics
 from manta import models as models
 from manta import optimizers as optimizers
 from manta import regularizers as regularizers
+from manta._strategy import keras_strategy as keras_strategy
 from manta.layers import Input as Input
 from manta.models import Dataset as Dataset
 from manta.models import Model as Model

@@ -12,7 +12,7 @@ from typing import Any
 
 from manta import _manta
 from manta.models._graph import Tensor, call_layer, snake
-from manta.models._words import nearest, plain, refuse_keyword
+from manta.models._words import by_name, nearest, plain
 
 # Keras's options come in this order, without the ones that only Manta has, as far as they may be given without names.
 _LAST_IN_ORDER = {"pad", "unbiased", "gamma_initializer", "interpolation", "keepdims"}
@@ -42,13 +42,7 @@ class Layer:
         what = self.class_name
         if not what:
             raise TypeError("Layer has no class of its own here; those that there are: " + ", ".join(sorted(__all__)))
-        if len(args) > len(self.positional):
-            raise TypeError(f"{what} takes at most {len(self.positional)} options without their names, not {len(args)}")
-        for key, value in zip(self.positional, args):
-            if key in options:
-                raise TypeError(f"{what} is given {key} twice")
-            options[key] = value
-        refuse_keyword(what, options, [*self.fields, *_COMMON])
+        options = by_name(what, self.positional, args, options, [*self.fields, *_COMMON])
         self.given_name: str | None = options.pop("name", None)
         self.assigned_name: str | None = None
         self.trainable = bool(options.pop("trainable", True))

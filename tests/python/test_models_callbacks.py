@@ -1,5 +1,6 @@
 """Callbacks of a fit, in Python and of the library; Ctrl-C; exceptions."""
 import csv
+import io
 
 import pytest
 
@@ -171,3 +172,36 @@ def test_what_is_printed(capsys):
     regression().fit(X, Y, epochs=2, callbacks=[])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Epoch 1/2" and lines[1].startswith("2/2 - 0s - ") and " - loss: " in lines[1] and len(lines) == 4
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("verbose, where, is_bar, is_silent", [
+    (1, Terminal, True, False), ("auto", Terminal, True, False), (True, Terminal, True, False), (2, Terminal, False, False),
+    (0, Terminal, False, True), (1, io.StringIO, False, False), ("auto", io.StringIO, False, False)])
+def test_a_bar_is_drawn_on_a_terminal(monkeypatch, verbose, where, is_bar, is_silent):
+    """Of each epoch one line, drawn again after batches; elsewhere, and with verbose=2, a line at its end."""
+    from manta.models import _listen
+    monkeypatch.setattr(_listen.Bar, "EVERY_S", 0.0)            # after every batch, however fast they are
+    x = numpy.ones((40, 3), numpy.float32)
+    model = manta.Sequential([manta.Input((3,)), manta.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    out = where()
+    monkeypatch.setattr("sys.stdout", out)
+    model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=verbose, validation_data=(x, x[:, :1]))
+    monkeypatch.undo()
+    lines = out.getvalue().split("\n")
+    if is_silent:
+        assert lines == [""]
+        return
+    assert lines[0] == "Epoch 1/2" and lines[2] == "Epoch 2/2" and len(lines) == 5
+    drawn = lines[1].split("\r")
+    assert "loss: " in drawn[-1] and " - val_loss: " in drawn[-1] and "/step" in drawn[-1]
+    if not is_bar:
+        assert len(drawn) == 1 and drawn[0].startswith("5/5 - ")
+        return
+    assert [text.split()[0] for text in drawn[1:]] == ["1/5", "2/5", "3/5", "4/5", "5/5", "5/5"]
+    assert drawn[1].count("━") == drawn[-1].count("━") == 20 and "val_loss" not in drawn[1]

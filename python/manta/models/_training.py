@@ -7,7 +7,7 @@ from manta import _manta
 from manta.callbacks import History
 from manta.models import _arrays, _workers
 from manta.models._dataset import Dataset
-from manta.models._listen import Printer, listener, prepare
+from manta.models._listen import listener, prepare, printers
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -109,7 +109,7 @@ class Training:
         batch = _whole("batch_size", batch_size, 1)
         history = History()
         params = {"verbose": verbose, "epochs": epochs, "steps": steps_per_epoch}
-        printer = [Printer()] if verbose not in (0, False) else []
+        printer = printers(verbose)
         many = prepare([*prepare(callbacks, self, params), history, *printer], self, params)
         self.stop_training = False
         if epochs <= first:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -22,6 +22,20 @@ def refuse_keyword(what: str, given: Iterable[str], known: Iterable[str]) -> Non
         if name not in known:
             meant = nearest(name, known) or f"; it has {', '.join(known) or 'none'}"
             raise TypeError(f"{what} has no option {name!r}{meant}")
+
+
+def by_name(what: str, order: Sequence[str], args: Sequence[Any], options: Mapping[str, Any],
+            known: Iterable[str]) -> dict[str, Any]:
+    """All options by their names. order: of those that may be given without; known: all there are."""
+    if len(args) > len(order):
+        raise TypeError(f"{what} takes at most {len(order)} options without their names, not {len(args)}")
+    out = dict(options)
+    for key, value in zip(order, args):
+        if key in out:
+            raise TypeError(f"{what} is given {key} twice")
+        out[key] = value
+    refuse_keyword(what, out, known)
+    return out
 
 
 def plain(what: str, value: Any) -> Any:
@@ -56,13 +70,7 @@ class Config:
 
     def __init__(self, *args: Any, **options: Any):
         what = self.class_name
-        if len(args) > len(self.keys):
-            raise TypeError(f"{what} takes at most {len(self.keys)} options without their names, not {len(args)}")
-        for key, value in zip(self.keys, args):
-            if key in options:
-                raise TypeError(f"{what} is given {key} twice")
-            options[key] = value
-        refuse_keyword(what, options, [*self.keys, "name"])
+        options = by_name(what, self.keys, args, options, [*self.keys, "name"])
         self.options = {k: plain(f"{what}: {k}", v) for k, v in options.items() if v is not None}
 
     def get_config(self) -> dict[str, Any]:

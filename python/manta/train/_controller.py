@@ -113,7 +113,7 @@ class Attempt:
         for rank in range(self._n):
             actor = cls.options(**options, bundle=rank + 1).remote()
             self._actors.append(actor)
-            self._starts.append(actor.start.remote(c.place(rank, self._number), self._backend, self._listener.path,
+            self._starts.append(actor.start.remote(c.place(rank, self._number, self._folder), self._backend, self._listener.path,
                                                    self._listener.token, self._parts, self._record.start or c.first))
             self._runs.append(actor.run.remote(task, {name: parts[rank] for name, parts in c.shards.items()}))
         del task
@@ -218,12 +218,12 @@ class Controller:
         if self.room is not None and _manta.is_initialized():
             _groups.placement_group_remove(self.room)
 
-    def place(self, rank: int, attempt: int) -> Place:
+    def place(self, rank: int, attempt: int, folder: Optional[str] = None) -> Place:
         s = self.scaling
         resources = {"CPU": s.num_cpus_per_worker, "GPU": s.num_gpus_per_worker, **s.additional_resources_per_worker}
         return Place(rank=rank, world_size=s.total_workers, run_name=self.record.name, run_path=self.record.path,
                      storage=self.record.path.rpartition("/")[0], attempt=attempt, resources=resources,
-                     metadata=self.metadata)
+                     metadata=self.metadata, address=f"unix:{folder}/ranks" if folder else None)
 
     # ---- the run ----
 

@@ -91,6 +91,8 @@ def run_loop(session: _session.Session, backend: Backend, task: tuple[Callable[.
         backend.end(session.place)
         return out
     finally:
+        if "manta._strategy._group" in sys.modules:
+            sys.modules["manta._strategy._group"].leave()       # a rank that waits for this one is told
         _session.set_current(before)
         sys.stdout.flush()
         sys.stderr.flush()

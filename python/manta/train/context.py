@@ -22,6 +22,7 @@ class Place:
     resources: Mapping[str, float]
     metadata: Mapping[str, Any]
     local_rank: Optional[int] = None        # None: all ranks are on this host
+    address: Optional[str] = None           # where the ranks can meet, besides by their framework
 
 
 class TrainContext:

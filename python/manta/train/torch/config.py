@@ -6,6 +6,7 @@ import datetime
 import os
 from typing import Optional
 
+from manta import _threads
 from manta.train._backend import Backend, BackendConfig
 from manta.train.config import ScalingConfig
 from manta.train.context import Place
@@ -59,7 +60,7 @@ class TorchBackend(Backend):
         import torch
         import torch.distributed as distributed
 
-        if "OMP_NUM_THREADS" not in os.environ:
+        if _threads.is_ours or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, int(place.resources.get("CPU", 1))))
         if self.backend == "manta":
             register_backend()
