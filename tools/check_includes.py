@@ -27,6 +27,7 @@ SEES = {
     "data": ["base", "os", "tensor"],
     "format": ["base", "os", "web", "tensor", "nn", "data"],
     "train": ["base", "os", "net", "store", "comm", "task", "web", "tensor", "gpu", "nn", "data", "format"],
+    "launch": ["base", "os", "net", "train"],
 }
 PROGRAMS = ["cli", "dash", "python"]
 # Programs that are linked with folders of the library, and the folders they see.
@@ -118,6 +119,7 @@ OWNER = {
     "tool_text": "base",
     "tool_png": "format",
     "tool_bench": "train",
+    "tool_launch": "launch",
 }
 
 # Headers of libraries, and of our own what is behind others, and the only folders
@@ -138,7 +140,7 @@ LIBRARY = {
     "curl/": ["web"],
     "openssl/": ["net"],
     "cairo": ["cli"],
-    "jansson.h": ["web", "format", "train", "cli", "dash"],
+    "jansson.h": ["web", "format", "train", "launch", "cli", "dash"],
     "sqlite3.h": ["train"],
 }
 

@@ -47,6 +47,7 @@ typedef struct command {
     const char *text; /* paragraphs, apart by an empty line */
     const char *examples; /* one a line */
     int min_args, max_args;
+    bool rest; /* what follows the word -- is not looked at, and is options_rest() */
     const option_group *groups[COMMAND_GROUPS]; /* NULL ends them */
     int (*run)(const options *o); /* returns the exit status */
 } command;
@@ -54,7 +55,7 @@ typedef struct command {
 extern const command cmd_train, cmd_evaluate, cmd_predict, cmd_model, cmd_convert, cmd_inspect,
     cmd_bench_train, cmd_bench_core, cmd_bench_comm, cmd_data_list, cmd_data_fetch, cmd_data_path, cmd_start,
     cmd_stop, cmd_status, cmd_ps, cmd_timeline, cmd_stack, cmd_runs, cmd_runs_show, cmd_runs_compare,
-    cmd_runs_plot, cmd_logs, cmd_key;
+    cmd_runs_plot, cmd_logs, cmd_key, cmd_where, cmd_launch, cmd_agent;
 
 /* The i-th command; NULL past the end. */
 const command *command_at(int i);

@@ -18,6 +18,7 @@ static const command *const commands[] = {
     &cmd_bench_train, &cmd_bench_core, &cmd_bench_comm,   &cmd_data_list, &cmd_data_fetch, &cmd_data_path,
     &cmd_start,       &cmd_stop,       &cmd_status,       &cmd_ps,        &cmd_timeline,   &cmd_stack,
     &cmd_runs,        &cmd_runs_show,  &cmd_runs_compare, &cmd_runs_plot, &cmd_logs,       &cmd_key,
+    &cmd_where,       &cmd_launch,     &cmd_agent,
 };
 
 #define COMMANDS (int)(sizeof commands / sizeof *commands)

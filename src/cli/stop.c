@@ -11,8 +11,10 @@ static bool unread; /* nobody reads what is printed */
 
 static void on_signal(int number)
 {
+    bool again = requested && !(number == SIGTERM && terminated);
+
     terminated = number == SIGTERM;
-    if (requested) _exit(CLI_INTERRUPTED);
+    if (again) _exit(CLI_INTERRUPTED);
     requested = 1;
 }
 

@@ -1,5 +1,6 @@
 /* stop.h - Ctrl-C, and a reader who leaves. The first signal asks for an end after the current step,
- * a second one ends the process at once. */
+ * a second one ends the process at once. SIGTERM after SIGTERM is the same request once more: who takes a machine
+ * back asks each process, and launchers pass it on. */
 #ifndef CLI_STOP_H
 #define CLI_STOP_H
 

@@ -101,24 +101,32 @@ manta_status program_start_apart(const char *path, char *const argv[], int fd, p
 /* ---- a child ---- */
 
 typedef struct child {
-    const char *const *argv;
-    const char *variable, *value;
-    const struct rlimit *files;
-    const int *keep;
-    int n_keep;
+    const program_options *o;
+    const char *variable, *value; /* NULL: none */
+    const struct rlimit *files; /* NULL: ours */
     int tell; /* close-on-exec: what is written there is why it could not be */
 } child;
+
+static bool become_program(const child *c)
+{
+    const program_options *o = c->o;
+
+    for (int i = 0; i < o->n_keep; i++) (void)os->fcntl(o->keep[i], F_SETFD, 0);
+    if (c->files && c->files->rlim_max) (void)setrlimit(RLIMIT_NOFILE, c->files);
+    if (o->folder && chdir(o->folder)) return false;
+    if (c->variable && setenv(c->variable, c->value, 1)) return false;
+    execvpe(o->argv[0], (char *const *)(uintptr_t)o->argv, o->environment ? o->environment : environ);
+    return false;
+}
 
 static void run_program(void *ctx)
 {
     const child *c = ctx;
-    int err;
 
-    for (int i = 0; i < c->n_keep; i++) (void)os->fcntl(c->keep[i], F_SETFD, 0);
-    if (c->files && c->files->rlim_max) (void)setrlimit(RLIMIT_NOFILE, c->files);
-    if (!setenv(c->variable, c->value, 1)) execvp(c->argv[0], (char *const *)(uintptr_t)c->argv);
-    err = errno;
-    (void)!os->write(c->tell, &err, sizeof err);
+    if (!become_program(c)) {
+        int err = errno;
+        (void)!os->write(c->tell, &err, sizeof err);
+    }
     _exit(127);
 }
 
@@ -136,29 +144,45 @@ static manta_status await_exec(int fd, const char *path, spawn_child *started)
     return fail_start(path, n == sizeof err ? err : EIO);
 }
 
+static manta_status start_child(child *c, spawn_child *out)
+{
+    const program_options *o = c->o;
+    int tell[2], all[PROGRAM_KEEPS + 1];
+    manta_status st;
+
+    *out = (spawn_child){0};
+    if (o->n_keep > PROGRAM_KEEPS) return manta_fail(MANTA_EINVAL, "%d descriptors are too many", o->n_keep);
+    if (os->pipe2(tell, O_CLOEXEC)) return fail_start(o->argv[0], errno);
+    for (int i = 0; i < o->n_keep; i++) all[i] = o->keep[i];
+    all[o->n_keep] = c->tell = tell[1];
+    st = spawn_start(&(spawn_options){.run = run_program,
+                                      .ctx = c,
+                                      .signals = SPAWN_SIGNALS_RESET,
+                                      .dies_with_parent = !o->outlives,
+                                      .own_session = o->own_session,
+                                      .standard = o->standard,
+                                      .closes_files = true,
+                                      .keep = all,
+                                      .n_keep = o->n_keep + 1},
+                     out);
+    os->close(tell[1]);
+    if (!st) st = await_exec(tell[0], o->argv[0], out);
+    os->close(tell[0]);
+    return st;
+}
+
 manta_status program_start(const char *const *argv, const char *variable, const char *value,
                            const struct rlimit *files, const int *keep, int n_keep, spawn_child *out)
 {
-    int tell[2], all[8];
+    program_options o = {.argv = argv,
+                         .standard = (int[]){SPAWN_NULL, SPAWN_PARENTS, SPAWN_PARENTS},
+                         .keep = keep,
+                         .n_keep = n_keep};
 
-    *out = (spawn_child){0};
-    if (n_keep > 7) return manta_fail(MANTA_EINVAL, "%d descriptors are too many", n_keep);
-    if (os->pipe2(tell, O_CLOEXEC)) return fail_start(argv[0], errno);
-    for (int i = 0; i < n_keep; i++) all[i] = keep[i];
-    all[n_keep] = tell[1];
-    child c = {argv, variable, value, files, keep, n_keep, tell[1]};
-    manta_status st =
-        spawn_start(&(spawn_options){.run = run_program,
-                                     .ctx = &c,
-                                     .signals = SPAWN_SIGNALS_RESET,
-                                     .dies_with_parent = true,
-                                     .standard = (int[]){SPAWN_NULL, SPAWN_PARENTS, SPAWN_PARENTS},
-                                     .closes_files = true,
-                                     .keep = all,
-                                     .n_keep = n_keep + 1},
-                    out);
-    os->close(tell[1]);
-    if (!st) st = await_exec(tell[0], argv[0], out);
-    os->close(tell[0]);
-    return st;
+    return start_child(&(child){.o = &o, .variable = variable, .value = value, .files = files}, out);
+}
+
+manta_status program_run(const program_options *o, spawn_child *out)
+{
+    return start_child(&(child){.o = o}, out);
 }

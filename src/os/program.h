@@ -1,6 +1,7 @@
 /* program.h - starts other programs: spawner.h's children run a function of this one.
  *
  *   program_start()         fork ──▶ exec                  a child of ours, as of spawn_start()
+ *   program_run()           the same, with all that can be chosen
  *   program_start_apart()   clone ──▶ clone ──▶ exec       nobody's child, of a process of any size
  *
  * The second is for a library in somebody else's program. It copies neither memory nor page
@@ -35,5 +36,22 @@ manta_status program_start_apart(const char *path, char *const argv[], int fd, p
 manta_status program_start(const char *const *argv, const char *variable, const char *value,
                            const struct rlimit *files, const int *keep, int n_keep,
                            spawn_child *out) MANTA_MUST_USE;
+
+typedef struct program_options {
+    const char *const *argv; /* argv[0] is looked for as execvp() does, in our own PATH */
+    char *const *environment; /* NULL: ours */
+    const char *folder; /* where it runs; NULL: ours */
+    const int *standard; /* its 0, 1 and 2, as of spawn_options; NULL: ours */
+    const int *keep; /* of our descriptors those that it has, under the same numbers */
+    int n_keep; /* at most PROGRAM_KEEPS */
+    bool own_session; /* it leads a session, and so a process group, of its own */
+    bool outlives; /* it does not die with the calling thread */
+} program_options;
+
+enum { PROGRAM_KEEPS = 7 };
+
+/* Starts a program as a child that dies with the calling thread, unless it `outlives` it, with signals at their defaults. Waits until it
+ * runs. *out: as of spawn_start(). MANTA_ENOENT there is no such program, or folder; else as above. */
+manta_status program_run(const program_options *o, spawn_child *out) MANTA_MUST_USE;
 
 #endif

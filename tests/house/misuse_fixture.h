@@ -4,6 +4,7 @@
 
 #include <manta.h>
 #include <manta/tool_bench.h>
+#include <manta/tool_launch.h>
 #include <manta/tool_png.h>
 #include <manta/tool_text.h>
 

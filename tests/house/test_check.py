@@ -64,6 +64,9 @@ class Counts(unittest.TestCase):
         self.assertIsNone(check.soak_counts("FAILED 7: the value\nnode\n"))
         self.assertIsNone(check.soak_counts("1 passed, 0 failed\nand then it ended"))
 
+    def test_every_check_runs_generated_programs(self):
+        self.assertIn(check.stage_soak, check.ALWAYS)
+
     def test_an_unknown_stage_is_wrong_usage(self):
         done = run("python3", ROOT / "tools" / "check.py", "no-such-stage")
         self.assertEqual(done.returncode, 2)

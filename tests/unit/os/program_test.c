@@ -171,6 +171,40 @@ static void a_child_has_what_it_is_given(void **state)
     assert_int_equal(count_files(), files);
 }
 
+static void a_program_has_what_is_chosen(void **state)
+{
+    const char *const argv[] = {"/bin/sh", "-c",
+                                "pwd; echo $ONE$HOME; echo no >&2; read x; echo $x; exec 2>&-; echo $$; "
+                                "cut -d' ' -f6 /proc/$$/stat",
+                                NULL};
+    char one[] = "ONE=1", expected[128];
+    int in[2], out[2], files = count_files();
+    spawn_child c;
+    (void)state;
+
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(program_run(&(program_options){.argv = argv,
+                                                    .environment = (char *[]){one, NULL},
+                                                    .folder = "/",
+                                                    .standard = (int[]){in[0], out[1], SPAWN_NULL},
+                                                    .own_session = true},
+                                 &c),
+                     MANTA_OK);
+    close(in[0]);
+    close(out[1]);
+    assert_int_equal(write(in[1], "word\n", 5), 5);
+    snprintf(expected, sizeof expected, "/\n1\nword\n%d\n%d\n", (int)c.pid,
+             (int)c.pid); /* it leads its session */
+    assert_string_equal(read_all(out[0]), expected);
+    assert_int_equal(spawn_wait(&c), 0);
+    close(in[1]);
+    assert_int_equal(program_run(&(program_options){.argv = argv, .folder = "/no/such/folder"}, &c),
+                     MANTA_ENOENT);
+    nobody_is_our_child();
+    assert_int_equal(count_files(), files);
+}
+
 static void a_child_that_cannot_be_is_said(void **state)
 {
     const char *const argv[] = {"no-such-program", NULL};
@@ -191,6 +225,7 @@ int main(void)
         cmocka_unit_test(a_program_apart_is_nobodys_child), cmocka_unit_test(any_number_becomes_3),
         cmocka_unit_test(what_cannot_be_started_is_said),   cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(a_child_has_what_it_is_given),     cmocka_unit_test(a_child_that_cannot_be_is_said),
+        cmocka_unit_test(a_program_has_what_is_chosen),
     };
     char text[24];
 

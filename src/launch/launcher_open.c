@@ -1,0 +1,421 @@
+/* launcher_open.c - from options to hosts, ranks and commands. See launcher.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <manta/tool_text.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "launch/hostlist.h"
+#include "launch/launcher.h"
+#include "os/file.h"
+#include "os/program.h"
+#include "os/sys.h"
+
+enum { MOST_RANKS = 4096, LIST_SIZE = 1 << 20, ENOUGH_RESTARTS = 3 };
+
+/* ---- hosts ---- */
+
+static manta_status read_list(launcher *l, const char *path)
+{
+    char *text = mem_new(LIST_SIZE);
+    manta_status st = file_read_text(path, text, LIST_SIZE);
+
+    if (!st) st = route_read_hosts(path, text, &l->list);
+    mem_free(text);
+    return st;
+}
+
+static void add_host(launcher *l, const char *name)
+{
+    vec_push(&l->list, (route_host){.name = mem_strdup(name)});
+}
+
+static manta_status add_slurm_hosts(launcher *l, const char *text)
+{
+    char **names;
+    int n;
+
+    TRY(hostlist_parse(text, &names, &n));
+    if (l->o->nodes > n) {
+        hostlist_free(names, n);
+        return manta_fail(MANTA_EINVAL, "--nodes %d: the allocation has %d", l->o->nodes, n);
+    }
+    for (int i = 0; i < n && (!l->o->nodes || i < l->o->nodes); i++) add_host(l, names[i]);
+    hostlist_free(names, n);
+    return l->list.n ? MANTA_OK : manta_fail(MANTA_EINVAL, "the allocation has no nodes");
+}
+
+/* ---- an allocation of our own ---- */
+
+/* What salloc's command says first; waits as long as the queue is, or until a signal comes. */
+static manta_status read_grant(launcher *l, int fd, char *out, size_t size)
+{
+    size_t have = 0;
+
+    while (have + 1 < size && !memchr(out, '\n', have)) {
+        struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = l->signals, .events = POLLIN}};
+        ssize_t n;
+        if (os->poll(p, 2, -1) < 0) continue;
+        if (p[1].revents) return manta_fail(MANTA_ECANCELLED, "ended while waiting for nodes of Slurm");
+        n = os->read(fd, out + have, size - 1 - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return manta_fail(MANTA_EBUSY, "Slurm gives no nodes: salloc says why above");
+        have += (size_t)n;
+    }
+    out[have] = '\0';
+    return MANTA_OK;
+}
+
+static manta_status allocate_nodes(launcher *l)
+{
+    route_words words = {0};
+    int in[2] = {-1, -1}, out[2] = {-1, -1};
+    char grant[65536] = "", job[64], hosts[65536];
+    manta_status st;
+
+    if (os->pipe2(in, O_CLOEXEC) || os->pipe2(out, O_CLOEXEC))
+        return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+    route_words_to_allocate(l->o->nodes, l->o->slurm ? l->o->slurm : "", &words);
+    /* It outlives us: killed with us it could not give the nodes back. It ends when its input does. */
+    st = program_run(&(program_options){.argv = (const char *const *)words.at,
+                                        .standard = (int[]){in[0], out[1], SPAWN_PARENTS},
+                                        .own_session = true,
+                                        .outlives = true},
+                     &l->allocation);
+    route_release_words(&words);
+    os->close(in[0]);
+    os->close(out[1]);
+    l->hold = in[1];
+    if (!st) st = read_grant(l, out[0], grant, sizeof grant);
+    os->close(out[0]);
+    if (st) return st;
+    if (sscanf(grant, "%63s %65535s", job, hosts) != 2)
+        return manta_fail(MANTA_EIO, "salloc's command says \"%.60s\": expected a job and its nodes", grant);
+    l->slurm_job = mem_strdup(job);
+    return add_slurm_hosts(l, hosts);
+}
+
+static manta_status find_slurm_hosts(launcher *l, bool allocate)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *nodes = getenv("SLURM_JOB_NODELIST");
+
+    if (job && nodes) {
+        if (!*job || strspn(job, "0123456789") != strlen(job))
+            return manta_fail(MANTA_EINVAL, "SLURM_JOB_ID is \"%.60s\": expected a number", job);
+        l->slurm_job = mem_strdup(job);
+        return add_slurm_hosts(l, nodes);
+    }
+    if (!l->o->nodes)
+        return manta_fail(MANTA_EINVAL,
+                          "--on slurm needs --nodes N, or to run inside an allocation (sbatch, salloc)");
+    if (allocate) return allocate_nodes(l);
+    for (int i = 0; i < l->o->nodes; i++) { /* for a plan */
+        char name[32];
+        snprintf(name, sizeof name, "NODE-%d", i + 1);
+        add_host(l, name);
+    }
+    return MANTA_OK;
+}
+
+static manta_status find_hosts(launcher *l, bool allocate)
+{
+    const char *file;
+
+    TRY(route_parse(l->o->on, &l->way, &file));
+    if (l->way != ROUTE_SLURM && (l->o->nodes || l->o->slurm))
+        return manta_fail(MANTA_EINVAL, "%s is for --on slurm", l->o->nodes ? "--nodes" : "--slurm");
+    if (l->way != ROUTE_SSH && l->o->ssh) return manta_fail(MANTA_EINVAL, "--ssh is for --on ssh:FILE");
+    if (file) return read_list(l, file);
+    if (l->way == ROUTE_SLURM) return find_slurm_hosts(l, allocate);
+    add_host(l, "this host");
+    return MANTA_OK;
+}
+
+/* ---- ranks ---- */
+
+static bool is_training(const char *const *argv)
+{
+    return !strcmp(argv[0], "train") || (!strcmp(argv[0], "manta") && argv[1] && !strcmp(argv[1], "train"));
+}
+
+static void place_rank(launcher *l, int host, int number)
+{
+    launch_rank *r = &l->ranks[number];
+
+    *r = (launch_rank){.host = host, .status = -1, .output = {{.to = &l->sinks[0]}, {.to = l->error}}};
+    for (int i = 0; i < 2 && !l->o->plain; i++)
+        snprintf(r->output[i].prefix, sizeof r->output[i].prefix, "[rank %d] ", number);
+}
+
+static manta_status place_ranks(launcher *l)
+{
+    int usual = l->o->processes ? l->o->processes : 1;
+
+    l->hosts = mem_new(l->list.n * sizeof *l->hosts);
+    for (; (size_t)l->n_hosts < l->list.n; l->n_hosts++) {
+        const route_host *at = &l->list.at[l->n_hosts];
+        launch_host *h = &l->hosts[l->n_hosts];
+        *h = (launch_host){.name = at->name,
+                           .first = l->n_ranks,
+                           .count = at->processes ? at->processes : usual,
+                           .in = -1,
+                           .out = -1,
+                           .err = -1,
+                           .said = {.to = l->error}};
+        snprintf(h->said.prefix, sizeof h->said.prefix, "[%.27s] ", at->name);
+        if (h->count > MOST_RANKS - l->n_ranks)
+            return manta_fail(MANTA_EINVAL, "%d ranks are too many: at most %d are possible",
+                              l->n_ranks + h->count, MOST_RANKS);
+        l->n_ranks += h->count;
+    }
+    l->ranks = mem_new((size_t)l->n_ranks * sizeof *l->ranks);
+    for (int i = 0; i < l->n_hosts; i++) {
+        for (int k = 0; k < l->hosts[i].count; k++) place_rank(l, i, l->hosts[i].first + k);
+    }
+    return MANTA_OK;
+}
+
+/* Of one file there is one sink, or the two would tear each other's lines. */
+static void open_sinks(launcher *l)
+{
+    struct stat out, err;
+    bool same =
+        !os->fstat(1, &out) && !os->fstat(2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+
+    l->sinks[0].fd = 1;
+    l->sinks[1].fd = 2;
+    l->error = &l->sinks[same ? 0 : 1];
+}
+
+static manta_status open_signals(launcher *l)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t mask;
+
+    sigemptyset(&mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction before;
+        if (!sigaction(numbers[i], NULL, &before) && before.sa_handler == SIG_IGN) continue; /* nohup */
+        sigaddset(&mask, numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &mask, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    l->signals = os->signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signals < 0 ? manta_fail(MANTA_EIO, "signals cannot be read: %s", strerror(errno)) : MANTA_OK;
+}
+
+/* A name for this launch that no other has: of it the ports come. */
+static manta_status name_job(launcher *l)
+{
+    unsigned char random[6];
+
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return manta_fail(MANTA_EIO, "there are no random bytes: %s", strerror(errno));
+    l->job =
+        mem_printf("%s%s%02x%02x%02x%02x%02x%02x", l->slurm_job ? l->slurm_job : "", l->slurm_job ? "-" : "",
+                   random[0], random[1], random[2], random[3], random[4], random[5]);
+    return MANTA_OK;
+}
+
+/* What goes to other hosts goes as JSON, and nothing in it is changed on the way. */
+static manta_status check_text(const char *what, const char *text)
+{
+    json_t *v = json_string(text);
+
+    if (!v)
+        return manta_fail(MANTA_EINVAL, "%s is not UTF-8, and nothing else can be sent to other hosts", what);
+    json_decref(v);
+    return MANTA_OK;
+}
+
+static manta_status check_variables(const char *list)
+{
+    char *names = mem_strdup(list), *rest = NULL;
+    manta_status st = MANTA_OK;
+
+    for (char *name = strtok_r(names, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
+        st = check_text("--export", name);
+        if (!st && getenv(name)) st = check_text(name, getenv(name));
+    }
+    mem_free(names);
+    return st;
+}
+
+static manta_status check_options(const manta_launch_options *o)
+{
+    char folder[PATH_MAX];
+
+    if (!o->argv || !o->argv[0] || !*o->argv[0])
+        return manta_fail(MANTA_EINVAL, "there is no program: expected one, and its arguments, behind --");
+    if (o->processes < 0 || o->processes > MOST_RANKS || o->nodes < 0 || o->nodes > MOST_RANKS)
+        return manta_fail(MANTA_EINVAL, "at most %d processes and nodes are possible", MOST_RANKS);
+    for (const char *const *w = o->argv; *w; w++) TRY(check_text("an argument of the program", *w));
+    if (o->variables) TRY(check_variables(o->variables));
+    if (!o->folder && !getcwd(folder, sizeof folder))
+        return manta_fail(MANTA_EIO, "the folder of this process: %s", strerror(errno));
+    return check_text("the folder", o->folder ? o->folder : folder);
+}
+
+manta_status launcher_open(launcher *l, const manta_launch_options *o, bool allocate)
+{
+    *l = (launcher){.o = o, .culprit = -1, .deadline = CLOCK_NEVER, .signals = -1, .hold = -1};
+    TRY(check_options(o));
+    open_sinks(l);
+    if (allocate) TRY(open_signals(l));
+    TRY(find_hosts(l, allocate));
+    TRY(place_ranks(l));
+    l->max_restarts = o->max_restarts == MANTA_NONE ? 0
+                      : o->max_restarts             ? o->max_restarts
+                      : is_training(o->argv)        ? ENOUGH_RESTARTS
+                                                    : 0;
+    return name_job(l);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) os->close(*fd);
+    *fd = -1;
+}
+
+void launcher_close(launcher *l)
+{
+    for (int i = 0; i < l->n_hosts; i++) {
+        talk_release(&l->hosts[i].t);
+        buf_release(&l->hosts[i].said.begun);
+        close_fd(&l->hosts[i].in);
+        close_fd(&l->hosts[i].out);
+        close_fd(&l->hosts[i].err);
+    }
+    for (int i = 0; l->ranks && i < l->n_ranks; i++) {
+        mem_free(l->ranks[i].address);
+        buf_release(&l->ranks[i].output[0].begun);
+        buf_release(&l->ranks[i].output[1].begun);
+    }
+    explicit_bzero(l->key, sizeof l->key);
+    close_fd(&l->hold); /* salloc's command ends, and with it the allocation */
+    (void)spawn_end(&l->allocation, clock_deadline(10000));
+    close_fd(&l->signals);
+    for (int i = 0; i < 2; i++) buf_release(&l->sinks[i].waiting);
+    route_release_hosts(&l->list);
+    mem_free(l->hosts);
+    mem_free(l->ranks);
+    mem_free(l->job);
+    mem_free(l->slurm_job);
+}
+
+/* ---- commands ---- */
+
+static const char *own_program(char *out, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", out, size - 1);
+
+    if (n <= 0) return "manta";
+    out[n] = '\0';
+    return out;
+}
+
+static void words_of(const launcher *l, const launch_host *h, route_words *out)
+{
+    char own[PATH_MAX];
+    const char *program = l->o->program ? l->o->program : own_program(own, sizeof own);
+    const char *with = l->way == ROUTE_SLURM ? (l->slurm_job ? l->slurm_job : "JOB")
+                       : l->o->ssh           ? l->o->ssh
+                                             : "ssh";
+
+    route_words_for(l->way, h->name, with, program, out);
+}
+
+manta_status launcher_start_host(launcher *l, launch_host *h)
+{
+    route_words words = {0};
+    int fds[3][2];
+    manta_status st;
+
+    for (int i = 0; i < 3; i++) {
+        if (os->pipe2(fds[i], O_CLOEXEC)) {
+            while (i--) os->close(fds[i][0]), os->close(fds[i][1]);
+            return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+        }
+    }
+    words_of(l, h, &words);
+    st = program_run(&(program_options){.argv = (const char *const *)words.at,
+                                        .standard = (int[]){fds[0][0], fds[1][1], fds[2][1]},
+                                        .own_session = true,
+                                        /* An agent of this host ends what it has started when its input ends;
+                                           killed with us it could not. */
+                                        .outlives = l->way == ROUTE_HERE},
+                     &h->child);
+    route_release_words(&words);
+    os->close(fds[0][0]);
+    os->close(fds[1][1]);
+    os->close(fds[2][1]);
+    h->out = fds[0][1];
+    h->in = fds[1][0];
+    h->err = fds[2][0];
+    (void)os->fcntl(h->err, F_SETFL, O_NONBLOCK);
+    talk_init(&h->t, h->in, h->out, true);
+    return st;
+}
+
+/* ---- a plan ---- */
+
+static void add_command(buf *b, const char *const *words)
+{
+    char word[8400];
+
+    for (; *words; words++) buf_printf(b, " %s", manta_shell_word(*words, word, sizeof word));
+    buf_add_char(b, '\n');
+}
+
+static void add_plan(const launcher *l, buf *b)
+{
+    route_words words = {0};
+
+    if (l->way == ROUTE_SLURM && !l->slurm_job) {
+        route_words_to_allocate(l->o->nodes, l->o->slurm ? l->o->slurm : "", &words);
+        buf_add_text(b, "first:");
+        add_command(b, (const char *const *)words.at);
+        route_release_words(&words);
+    }
+    for (int i = 0; i < l->n_hosts; i++) {
+        const launch_host *h = &l->hosts[i];
+        buf_printf(b, h->count == 1 ? "%s, rank %d:" : "%s, ranks %d to %d:", h->name, h->first,
+                   h->first + h->count - 1);
+        words_of(l, h, &words);
+        add_command(b, (const char *const *)words.at);
+        route_release_words(&words);
+    }
+    buf_add_text(b, "each rank:");
+    add_command(b, l->o->argv);
+}
+
+manta_status manta_launch_plan(const manta_launch_options *launch, char **out)
+{
+    launcher l;
+    buf b = {0};
+    manta_status st;
+
+    if (!launch) return manta_fail(MANTA_EINVAL, "manta_launch_plan: launch is NULL, expected what to start");
+    if (!out) return manta_fail(MANTA_EINVAL, "manta_launch_plan: out is NULL, expected a place");
+    st = launcher_open(&l, launch, false);
+    if (!st) {
+        add_plan(&l, &b);
+        *out = strdup(buf_text(&b));
+        if (!*out) st = manta_fail(MANTA_ENOMEM, "no memory for a plan");
+    }
+    buf_release(&b);
+    launcher_close(&l);
+    return st;
+}
