@@ -461,6 +461,33 @@ def stage_chaos(stage):
           env={"CHAOS_SECONDS": str(seconds), "KILL_ALL": "1"})
 
 
+def stage_hosts(stage):
+    """manta launch by ssh, Slurm and MPI as far as they are installed, on hosts that are namespaces (tests/hosts)"""
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    stage.must("cmake", "--build", folder, "-j", CORES, "--target", "manta_cli", what="the build", timeout_s=1800)
+    python = venv(stage)
+    if python is None:
+        stage.add(skipped=1)
+        return
+    # Their packages start servers that listen when they are installed: only who asks for it gets that.
+    if stage.options.hosts and stage.run("tools/setup.sh", "hosts") != 0:
+        stage.add(failed=1)
+        stage.notes.append("packages of group hosts of tools/packages.txt could not be installed")
+    report = LOGS / "hosts.xml"
+    report.unlink(missing_ok=True)
+    rc = stage.run(sys.executable, "tests/hosts/world.py", python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
+                   "tests/hosts", env={"MANTA_BIN": str(folder / "manta"), "PYTHONDONTWRITEBYTECODE": "1"}, timeout_s=900)
+    if rc == 77:
+        stage.add(skipped=1)
+        stage.notes.append("this machine allows no network namespaces")
+        return
+    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
+    stage.add(*counts)
+    if rc and not counts[1]:
+        stage.add(failed=1)
+        stage.notes.append(f"pytest ended with status {rc}")
+
+
 SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched_sim|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
 
 
@@ -471,7 +498,10 @@ def stage_sim(stage):
     ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
 
 
-SOAK_SECONDS, SOAK_PROGRAMS = 40, 60
+SOAK_PROGRAMS = 60
+SOAK_LIMIT_S = 600      # none is begun after so long: a machine that is ten times slower still runs them all
+SOAK_DEADLINE_S = 600   # of one, which takes seconds: it fails when it hangs, not when it is slow
+SOAK_SHRINK_S = 120
 
 
 def soak_counts(text):
@@ -483,19 +513,20 @@ def soak_counts(text):
 
 
 def stage_soak(stage):
-    """programs on the runtime that seeds make, compared with a model (tests/soak; only with --soak, or by name)"""
+    """programs on the runtime that seeds make, compared with a model (tests/soak)"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder, "soak_runtime")
     # The same programs on every machine without --soak: a commit is judged by what it changed, not by that day's luck.
     minutes = stage.options.soak
     programs = 10 ** 9 if minutes else SOAK_PROGRAMS
-    seconds = 60 * minutes or SOAK_SECONDS
+    seconds = 60 * minutes or SOAK_LIMIT_S
     seed = time.time_ns() % 10 ** 9 if minutes else 1
     kept, out = folder / "soak", LOGS / "soak.out"
     kept.mkdir(exist_ok=True)
     with open(out, "w", encoding="utf-8") as f:
         stage.run(folder / "tests" / "soak_runtime", "--seed", seed, "--programs", programs, "--seconds", seconds,
-                  "--keep", kept, output=f, timeout_s=2 * seconds + 1800)
+                  "--deadline", SOAK_DEADLINE_S, "--shrink", SOAK_SHRINK_S, "--keep", kept, output=f,
+                  timeout_s=seconds + 2 * SOAK_DEADLINE_S + SOAK_SHRINK_S)
     text = out.read_text(encoding="utf-8", errors="replace")
     stage.say(text)
     counts = soak_counts(text)
@@ -509,8 +540,8 @@ def stage_soak(stage):
         stage.evidence.append(text)
 
 
-ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz,
-          stage_python, stage_cli]
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_soak, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz,
+          stage_python, stage_cli, stage_hosts]
 PEERS = [stage_onednn, stage_clients, stage_peers]      # other programs, and other versions of them: much to install
 
 
@@ -519,7 +550,7 @@ def name_of(function):
 
 
 def arguments():
-    every = [*ALWAYS, *PEERS, stage_soak, stage_long, stage_chaos]
+    every = [*ALWAYS, *PEERS, stage_long, stage_chaos]
     stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in every)
     p = argparse.ArgumentParser(prog="./check", formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="Builds and tests Manta; all stages unless some are named.",
@@ -531,12 +562,13 @@ def arguments():
                    help=f"fuzz each parser this long from a new seed (default {FUZZ_SECONDS} from a fixed one)")
     p.add_argument("--sim", type=int, default=15, metavar="FACTOR", help="run the simulations with so many times their seeds (default 15)")
     p.add_argument("--soak", type=int, default=0, metavar="MINUTES",
-                   help=f"run generated programs this long from a new seed (default {SOAK_SECONDS} s from a fixed one)")
+                   help=f"run generated programs this long from a new seed (default {SOAK_PROGRAMS} programs from a fixed one)")
+    p.add_argument("--hosts", action="store_true", help="install sshd, Slurm and Open MPI for the stage hosts, which skips what is not there")
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
     options = p.parse_args()
-    chosen = ALWAYS + (PEERS if options.peers else []) + ([stage_soak] if options.soak else []) + \
-        ([stage_long] if options.long else []) + ([stage_chaos] if options.chaos else [])
+    chosen = ALWAYS + (PEERS if options.peers else []) + ([stage_long] if options.long else []) + \
+        ([stage_chaos] if options.chaos else [])
     if options.stages:
         known = {name_of(s): s for s in every}
         for name in options.stages:

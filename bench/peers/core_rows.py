@@ -10,14 +10,17 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import statistics
 import sys
+import threading
 import time
 
 import numpy as np
 
 TAKES, WARM_S, BATCH, CLIENTS = 3, 0.5, 1000, 4
 NEW_ACTORS, MANY_ACTORS = {"ray": 5}, 100
+INTERRUPTS = 20
 api = importlib.import_module(sys.argv[1]) if len(sys.argv) > 1 else None
 
 
@@ -47,6 +50,10 @@ def define():
     @api.remote
     def call_actors(actors, n):
         api.get([actors[i % len(actors)].small_value.remote() for i in range(n)])
+
+    @api.remote(num_cpus=0)
+    def stay():
+        time.sleep(3600)
 
     @api.remote
     def private_kib():
@@ -138,6 +145,37 @@ def ready(make, n):
     return time.perf_counter() - begun, actors
 
 
+def interrupted(ref, after):
+    """Seconds from a SIGINT, which comes while get() waits, to where the program goes on."""
+    sent = []
+
+    def send():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(after, send)
+    timer.start()
+    try:
+        api.get(ref)
+        raise SystemExit("get() has returned")
+    except KeyboardInterrupt:
+        took = time.perf_counter() - sent[0]
+    timer.join()
+    return took
+
+
+def slowest_interrupt(d):
+    """Of several, at moments that differ; the next call works each time."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)     # a shell in the background has it ignored
+    ref, takes = d.stay.remote(), []
+    for i in range(INTERRUPTS):
+        takes.append(interrupted(ref, 0.1 + 0.007 * i))
+        if api.get(d.small_value.remote()) != b"ok":
+            raise SystemExit("the call after Ctrl-C is wrong")
+    api.cancel(ref, force=True)
+    return max(takes)
+
+
 def figures(d, name):
     """(row, what makes its figure); those of which Ray would need tens of gigabytes are ours alone."""
     def one():
@@ -151,6 +189,7 @@ def figures(d, name):
     yield "new actor ready, ms", lambda: 1000 * one()
     if name != "ray":
         yield "100 new actors ready, ms", lambda: 1000 * ready(d.Actor.remote, MANY_ACTORS)[0]
+    yield "Ctrl-C in get to the prompt, slowest of 20, ms", lambda: 1000 * slowest_interrupt(d)
     yield "idle worker, private MB", lambda: api.get(d.private_kib.remote()) * 1024 / 1e6
 
 

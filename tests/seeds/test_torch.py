@@ -223,3 +223,46 @@ def test_workers_of_loaders(fit):
         torch.distributed.all_reduce(total)
         train.report({"total": total, "batches": len(loader)})
     assert fit(loop).metrics == {"total": sum(range(32)), "batches": 4}
+
+
+def small_net():
+    import torch
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def steps_of(model, parameters, rank, size):
+    """Five steps with this rank's rows of one batch."""
+    import torch
+    x = torch.randn(16, 6, generator=torch.Generator().manual_seed(1))
+    x, y = x[rank::size], x.sum(1, keepdim=True)[rank::size]
+    optimizer = torch.optim.SGD(parameters, 0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+
+
+def test_fsdp2_and_compiled_models(fit):
+    """fully_shard() over a DeviceMesh, and torch.compile() of a model in DistributedDataParallel, train as one process does."""
+    def loop():
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        rank, mesh = train.get_context().get_world_rank(), init_device_mesh("cpu", (2,))
+        alone = small_net()
+        steps_of(alone, alone.parameters(), 0, 1)
+        sharded = small_net()
+        for layer in (sharded[0], sharded[2], sharded):
+            fully_shard(layer, mesh=mesh)
+        steps_of(sharded, sharded.parameters(), rank, 2)
+        for mine, whole in zip(sharded.parameters(), alone.parameters()):
+            assert mine.to_local().shape[0] <= (whole.shape[0] + 1) // 2
+            torch.testing.assert_close(mine.full_tensor(), whole.data)
+        model = prepare_model(small_net())
+        # Inductor, torch's default, would also need a C++ compiler on the machine.
+        steps_of(torch.compile(model, backend="aot_eager"), model.parameters(), rank, 2)
+        for mine, whole in zip(model.parameters(), alone.parameters()):
+            torch.testing.assert_close(mine.data, whole.data)
+        train.report({"fine": 1})
+    assert fit(loop).metrics == {"fine": 1}
