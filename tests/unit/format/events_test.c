@@ -518,8 +518,9 @@ static void a_kill_between_writes_leaves_whole_records(void **state)
     }
 }
 
-/* Killed by another process at any moment. */
-static void a_kill_at_any_moment_leaves_whole_records(void **state)
+/* Killed by another process at any moment. The system may end a write where a page ends: then the record is cut
+ * that nobody was told is written. */
+static void a_kill_at_any_moment_costs_at_most_the_last_record(void **state)
 {
     (void)state;
     for (int round = 0; round < 5; round++) {
@@ -545,7 +546,8 @@ static void a_kill_at_any_moment_leaves_whole_records(void **state)
         close(pipe_fd[1]);
         manta_events_log *l = NULL;
         assert_int_equal(manta_events_read(folder, &l), MANTA_OK);
-        assert_null(manta_events_damage(l));
+        const char *damage = manta_events_damage(l);
+        if (damage) assert_non_null(strstr(damage, "ends within a record"));
         const manta_events_tag *t = find(l, "loss");
         assert_true(t->count > 100 * round);
         for (int64_t i = 0; i < t->count; i++) assert_int_equal(t->points[i].step, i);
@@ -669,7 +671,7 @@ int main(void)
         cmocka_unit_test(a_file_cut_at_any_byte_is_read_to_the_cut),
         cmocka_unit_test(a_folder_without_events_is_not_found),
         cmocka_unit_test(a_kill_between_writes_leaves_whole_records),
-        cmocka_unit_test(a_kill_at_any_moment_leaves_whole_records),
+        cmocka_unit_test(a_kill_at_any_moment_costs_at_most_the_last_record),
         cmocka_unit_test(a_call_that_fails_once_spoils_no_record),
         cmocka_unit_test(kept_points_appear_at_once),
         cmocka_unit_test(no_record_follows_a_torn_one),
