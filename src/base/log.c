@@ -89,6 +89,7 @@ void manta_log_set_level(manta_log_level l)
 
 int log_own_level(void)
 {
+    (void)log_enabled(MANTA_LOG_LEVEL_ERROR); /* reads the environment, which a new thread is not to do */
     return own_level;
 }
 
