@@ -11,7 +11,7 @@
 #include <manta/tool_text.h>
 
 #include "base/args.h"
-#include "base/buf.h"
+#include "base/block.h"
 
 void manta_block_add(manta_block *b, const char *fmt, ...)
 {
@@ -41,17 +41,23 @@ static bool is_coloured(void)
     return term && *term && strcmp(term, "dumb") != 0;
 }
 
+void block_put(const manta_block *b, buf *out)
+{
+    bool colour = is_coloured();
+    size_t head = strcspn(b->text, "\n");
+
+    buf_printf(out, "%smanta: %.*s%s%s\n", colour ? "\033[1;31m" : "", (int)head, b->text,
+               colour ? "\033[0m" : "", b->text + head);
+}
+
 void manta_block_show(const manta_block *b)
 {
     REFUSE_NULL_AND_RETURN(b);
 
     int saved_errno = errno;
-    bool colour = is_coloured();
-    size_t head = strcspn(b->text, "\n");
     buf whole = {0};
 
-    buf_printf(&whole, "%smanta: %.*s%s%s\n", colour ? "\033[1;31m" : "", (int)head, b->text,
-               colour ? "\033[0m" : "", b->text + head);
+    block_put(b, &whole);
     for (size_t at = 0; at < whole.n;) { /* one write, unless a pipe is full */
         ssize_t n = write(STDERR_FILENO, whole.at + at, whole.n - at);
         if (n < 0 && errno == EAGAIN && poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, 1000) > 0)

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,25 @@ static struct addrinfo *find_name(const char *name, int flags)
     return getaddrinfo(name, "9", &hints, &found) ? NULL : found;
 }
 
-/* SSH_CONNECTION: client, its port, this host, its port. */
+/* Whether an address is one of this host's: a socket can have it, at any port. */
+static bool is_ours(const struct addrinfo *a)
+{
+    struct sockaddr_storage at = {0};
+    int fd;
+    bool fine;
+
+    if (a->ai_addrlen > sizeof at) return false;
+    memcpy(&at, a->ai_addr, a->ai_addrlen);
+    if (at.ss_family == AF_INET) ((struct sockaddr_in *)(void *)&at)->sin_port = 0;
+    if (at.ss_family == AF_INET6) ((struct sockaddr_in6 *)(void *)&at)->sin6_port = 0;
+    fd = os->socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    fine = fd >= 0 && !os->bind(fd, (struct sockaddr *)&at, a->ai_addrlen);
+    if (fd >= 0) os->close(fd);
+    return fine;
+}
+
+/* SSH_CONNECTION: client, its port, this host, its port. Who hands an environment on to other hosts, as srun does,
+ * hands this on as well: of another host it says nothing about this one. */
 static bool read_ssh_connection(char out[ADDRESS_TEXT])
 {
     const char *text = getenv("SSH_CONNECTION");
@@ -42,7 +61,7 @@ static bool read_ssh_connection(char out[ADDRESS_TEXT])
 
     if (!text || sscanf(text, "%*s %*s %79s", host) != 1) return false;
     a = find_name(host, AI_NUMERICHOST);
-    fine = a && put_address(a->ai_addr, a->ai_addrlen, out);
+    fine = a && is_ours(a) && put_address(a->ai_addr, a->ai_addrlen, out);
     if (a) freeaddrinfo(a);
     return fine;
 }
@@ -72,7 +91,7 @@ manta_status address_find(const char *name, bool alone, char out[ADDRESS_TEXT])
         snprintf(out, ADDRESS_TEXT, "127.0.0.1");
         return MANTA_OK;
     }
-    if (read_ssh_connection(out) || find_way_to(getenv("SLURM_LAUNCH_NODE_IPADDR"), out)) return MANTA_OK;
+    if (find_way_to(getenv("SLURM_LAUNCH_NODE_IPADDR"), out) || read_ssh_connection(out)) return MANTA_OK;
     a = find_name(name, 0);
     fine = a && put_address(a->ai_addr, a->ai_addrlen, out);
     if (a) freeaddrinfo(a);

@@ -14,9 +14,9 @@ enum {
     ADDRESS_PORTS = 12000
 };
 
-/* The address of this host as whoever started this process reached it: "10.0.0.2", "[fe80::1]". By ssh that is in
- * SSH_CONNECTION; in a step of Slurm it is the address that leads to SLURM_LAUNCH_NODE_IPADDR; else what `name` stands
- * for. With `alone` nobody else needs to reach it: 127.0.0.1. MANTA_ENOENT: it cannot be known. */
+/* The address of this host as whoever started this process reached it: "10.0.0.2", "[fe80::1]". In a step
+ * of Slurm it is the address that leads to SLURM_LAUNCH_NODE_IPADDR; by ssh it is in SSH_CONNECTION; else what `name`
+ * stands for. With `alone` nobody else needs to reach it: 127.0.0.1. MANTA_ENOENT: it cannot be known. */
 manta_status address_find(const char *name, bool alone, char out[ADDRESS_TEXT]) MANTA_MUST_USE;
 
 /* The k-th port that rank `rank` of a job tries. Pure. */

@@ -37,6 +37,15 @@ static void tell_failure(agent *a, const char *step, const char *remedy)
     mem_free(what);
 }
 
+/* Says that this host is alive where something takes longer than a step of the loop. */
+static void keep_in_touch(agent *a)
+{
+    if (clock_now_ns() < a->pulse) return;
+    a->pulse = clock_deadline(talk_pulse_ms(a->lease_ns / 1000000));
+    if (!talk_waiting(&a->t)) talk_post(&a->t, TALK_PULSE, NULL, 0);
+    (void)!talk_write(&a->t); /* the loop notices */
+}
+
 /* ---- what the launcher says ---- */
 
 static manta_status take_setup(agent *a, const json_t *v)
@@ -50,10 +59,12 @@ static manta_status take_setup(agent *a, const json_t *v)
                        "name", &name, "lease_ms", &lease_ms, "grace_ms", &grace_ms, "first", &first, "count",
                        &count, "only", &only))
         return manta_fail(MANTA_ECORRUPT, "setup: %s", why.text);
-    if (a->job || lease_ms < 1 || grace_ms < 0 || first < 0 || count < 1 || count > MOST_RANKS)
+    if (a->job || lease_ms < 1 || grace_ms < 0 || first < 0 || count < 1 || count > MOST_RANKS ||
+        first > MOST_RANKS - count)
         return manta_fail(MANTA_ECORRUPT, "setup: %d ranks from %d, lease %d ms", count, first, lease_ms);
     a->job = mem_strdup(job);
     a->lease_ns = lease_ms * 1000000LL;
+    a->pulse = 0; /* the next one may have to come sooner */
     a->grace_ms = grace_ms;
     if (address_find(name, only, host)) {
         tell_failure(a, "address", "name the host by an address that the other hosts reach it by");
@@ -85,12 +96,15 @@ static manta_status take_key(agent *a, const talk_message *m)
 static manta_status check_others(agent *a, const json_t *v)
 {
     json_t *list = json_object_get(v, "addresses"), *address;
+    int half_ms = (int)(a->lease_ns /
+                        2000000); /* an answer after the lease would come from one who is taken for dead */
     size_t i;
 
     json_array_foreach(list, i, address)
     {
         if (!json_is_string(address)) return manta_fail(MANTA_ECORRUPT, "an address that is no text");
-        if (ask_address(json_string_value(address), ASK_MS)) {
+        keep_in_touch(a);
+        if (ask_address(json_string_value(address), half_ms < ASK_MS ? half_ms : ASK_MS)) {
             tell_failure(
                 a, "route",
                 "the hosts must reach each other at TCP ports 20000 to 31999: see their firewalls, or name "
@@ -130,13 +144,21 @@ static void start_rank(agent *a, agent_rank *r)
 {
     const char *folder = json_string_value(json_object_get(a->go, "folder"));
 
-    if (!access(folder, X_OK) && !agent_start_rank(a, r)) return;
+    manta_status st = MANTA_OK;
+
     if (access(folder, X_OK)) {
         (void)!manta_fail(MANTA_ENOENT, "the folder %s: %s", folder, strerror(errno));
         tell_failure(a, "folder",
                      "the folder of the launch must be there on every host, or --folder names one that is");
-    } else {
+    } else if (!(st = agent_start_rank(a, r))) {
+        return;
+    } else if (st == MANTA_ENOENT || st == MANTA_EPERM) {
         tell_failure(a, "program", "the program must be at the same place on every host");
+    } else {
+        tell_failure(
+            a, "program",
+            "see the limits of the host: open files (ulimit -n), of which a process takes four, processes "
+            "(ulimit -u), and the size of arguments and environment");
     }
     talk_post_json(&a->t, TALK_ENDED,
                    json_pack("{s:i, s:i}", "rank", r->number, "status", W_EXITCODE(127, 0)));
@@ -150,7 +172,10 @@ static manta_status take_go(agent *a, json_t *v)
         return manta_fail(MANTA_ECORRUPT, "what to run is not whole");
     a->go = json_incref(v);
     agent_drain_ports(a);
-    for (int i = 0; i < a->n; i++) start_rank(a, &a->ranks[i]);
+    for (int i = 0; i < a->n; i++) {
+        keep_in_touch(a);
+        start_rank(a, &a->ranks[i]);
+    }
     return MANTA_OK;
 }
 
@@ -277,7 +302,7 @@ static void add_fd(pollfds *p, int fd, short events)
 static void await_events(agent *a, pollfds *p)
 {
     bool full = talk_waiting(&a->t) > FULL && !a->alone;
-    int left = clock_left_ms(a->deadline);
+    int left = clock_left_ms(a->deadline), pulse_ms = talk_pulse_ms(a->lease_ns / 1000000);
 
     vec_clear(p);
     add_fd(p, a->t.in, POLLIN);
@@ -288,10 +313,10 @@ static void await_events(agent *a, pollfds *p)
         add_fd(p, full ? -1 : a->ranks[i].pipes[0], POLLIN);
         add_fd(p, full ? -1 : a->ranks[i].pipes[1], POLLIN);
     }
-    (void)os->poll(p->at, p->n, left < 0 || left > TALK_PULSE_MS ? TALK_PULSE_MS : left);
+    (void)os->poll(p->at, p->n, left < 0 || left > pulse_ms ? pulse_ms : left);
 }
 
-static void take_step(agent *a, pollfds *p, int64_t *pulse)
+static void take_step(agent *a, pollfds *p)
 {
     await_events(a, p);
     if (p->at[0].revents) heed_launcher(a);
@@ -307,11 +332,9 @@ static void take_step(agent *a, pollfds *p, int64_t *pulse)
         agent_signal_ranks(a, SIGKILL);
         a->deadline = CLOCK_NEVER;
     }
-    if (!a->alone && clock_now_ns() - a->t.heard_ns > a->lease_ns) go_alone(a);
-    if (clock_now_ns() >= *pulse) {
-        *pulse = clock_deadline(TALK_PULSE_MS);
-        if (!talk_waiting(&a->t)) talk_post(&a->t, TALK_PULSE, NULL, 0);
-    }
+    /* Only where nothing has come: what was heeded may have taken longer than the lease, and more may wait. */
+    if (!a->alone && !p->at[0].revents && clock_now_ns() - a->t.heard_ns > a->lease_ns) go_alone(a);
+    keep_in_touch(a);
     if (talk_write(&a->t)) go_alone(a);
 }
 
@@ -329,11 +352,10 @@ static void send_rest(agent *a)
 void agent_run(agent *a)
 {
     pollfds p = {0};
-    int64_t pulse = 0;
 
     talk_greet(&a->t);
     talk_post_json(&a->t, TALK_HELLO, json_pack("{s:s}", "version", MANTA_VERSION_TEXT));
-    while (runs(a) || !(a->bye || a->alone || a->asked)) take_step(a, &p, &pulse);
+    while (runs(a) || !(a->bye || a->alone || a->asked)) take_step(a, &p);
     send_rest(a);
     vec_release(&p);
 }

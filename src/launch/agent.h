@@ -38,6 +38,7 @@ typedef struct agent {
     agent_rank *ranks;
     int n;
     int64_t lease_ns, grace_ms;
+    int64_t pulse; /* when the next one is due */
     json_t *go; /* what to run; NULL: not yet */
     bool bye; /* the launcher has nothing more to say */
     bool alone; /* it is gone, or silent */

@@ -14,7 +14,7 @@
 #include "os/program.h"
 #include "os/sys.h"
 
-enum { CHUNK = 32768 };
+enum { CHUNK = 32768, LAST_READS = 64 /* more than a pipe holds */ };
 
 /* ---- ports ---- */
 
@@ -118,9 +118,10 @@ static manta_status open_pipes(int fds[2][2])
 {
     if (os->pipe2(fds[0], O_CLOEXEC)) return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
     if (!os->pipe2(fds[1], O_CLOEXEC)) return MANTA_OK;
+    (void)!manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
     os->close(fds[0][0]);
     os->close(fds[0][1]);
-    return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+    return MANTA_EIO;
 }
 
 manta_status agent_start_rank(agent *a, agent_rank *r)
@@ -187,7 +188,8 @@ int agent_bury_rank(agent *a, agent_rank *r)
 
     (void)os->kill(-r->child.pid, SIGKILL);
     for (int i = 0; i < 2; i++) {
-        while (read_chunk(a, r, i)) continue; /* a pipe holds 64 KiB, and who could fill it is dead */
+        /* What it printed is there whole. What it started may have left its group, hold the pipe and go on writing. */
+        for (int k = 0; k < LAST_READS && read_chunk(a, r, i); k++) continue;
         if (r->pipes[i] >= 0) os->close(r->pipes[i]);
         r->pipes[i] = -1;
     }

@@ -23,15 +23,18 @@ static manta_status await_connection(int fd, const char *address, int64_t deadli
 
 manta_status ask_address(const char *address, int timeout_ms)
 {
-    int64_t deadline = clock_deadline(timeout_ms);
     tcp_place p;
-    int fd;
-    manta_status st;
+    manta_status st = MANTA_OK;
 
     TRY(tcp_resolve(address, &p));
-    TRY(tcp_connect(&p, 0, &fd));
-    st = await_connection(fd, address, deadline);
-    os->close(fd);
+    for (int i = 0; i < p.n;
+         i++) { /* a name may stand for several, of which one listens: each has its share */
+        int fd;
+        if ((st = tcp_connect(&p, i, &fd))) continue;
+        st = await_connection(fd, address, clock_deadline(timeout_ms / p.n));
+        os->close(fd);
+        if (!st) break;
+    }
     return st;
 }
 

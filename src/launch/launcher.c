@@ -20,6 +20,9 @@ enum {
     LEASE_MS = 30000,
     START_MS = 120000,
     END_MS = 5000, /* for agents and commands to end, when no rank is left */
+    LAST_LINES_MS =
+        1000, /* for a reader to take what waits, when there was a signal and nothing else is left */
+    LAST_READS = 64, /* of what a command left in a pipe, which is more than one holds */
     AGAIN_MS = 500, /* timeout(1) sends its signal twice; a person takes longer */
     UNREAD = 141
 };
@@ -54,7 +57,7 @@ static void press_harder(launcher *l)
     }
     l->urgency = 3;
     l->deadline = CLOCK_NEVER;
-    for (int i = 0; i < l->n_hosts; i++) spawn_signal(&l->hosts[i].child, SIGKILL);
+    for (int i = 0; i < l->n_begun; i++) spawn_signal(&l->hosts[i].child, SIGKILL);
 }
 
 static void close_host(launch_host *h)
@@ -122,6 +125,7 @@ static void lose_host(launcher *l, launch_host *h, const char *what, const char 
 {
     bool started = h->state == HOST_RUNNING, expected = l->urgency || (started && !has_ranks(l, h));
 
+    if (h->state == HOST_GONE) return; /* it was lost before its command ended */
     if (!expected) launcher_fail(l, h, started ? "while it ran" : "start", what, remedy);
     close_host(h);
     forget_ranks(l, h);
@@ -174,12 +178,13 @@ static void bury_command(launcher *l, launch_host *h)
     char what[900];
     int status;
 
-    while (h->err >= 0) { /* what it said is there whole, unless others hold the pipe */
+    /* What it said is there whole. Others may hold the pipes and go on writing: that has an end here. */
+    for (int i = 0; i < LAST_READS && h->err >= 0; i++) {
         struct pollfd p = {.fd = h->err, .events = POLLIN};
         if (os->poll(&p, 1, 0) <= 0) break;
         read_error(h);
     }
-    while (h->t.in >= 0 && !h->t.ended) {
+    for (int i = 0; i < LAST_READS && h->t.in >= 0 && !h->t.ended; i++) {
         struct pollfd p = {.fd = h->t.in, .events = POLLIN};
         if (os->poll(&p, 1, 0) <= 0) break;
         read_messages(l, h);
@@ -196,11 +201,13 @@ static void heed_signal(launcher *l)
 {
     struct signalfd_siginfo s;
 
+    /* The second one kills: the second that comes here. Slurm asks the agents and the launcher at about the same time, and
+     * what an agent was asked is no reason to be in a hurry. */
     while (os->read(l->signals, &s, sizeof s) == (ssize_t)sizeof s) {
-        if (l->signal && clock_now_ns() - l->signal_ns > AGAIN_MS * 1000000LL) launcher_end(l, SIGKILL);
+        if (l->signal_ns && clock_now_ns() - l->signal_ns > AGAIN_MS * 1000000LL) launcher_end(l, SIGKILL);
+        if (!l->signal_ns) l->signal_ns = clock_now_ns();
         if (l->signal) continue;
         l->signal = (int)s.ssi_signo;
-        l->signal_ns = clock_now_ns();
         launcher_end(l, l->signal == SIGINT ? SIGINT : SIGTERM);
     }
 }
@@ -216,22 +223,29 @@ static void add_fd(pollfds *p, int fd, short events)
 
 enum { FIXED = 3, EACH = 4 };
 
-static void await_events(launcher *l, pollfds *p)
+/* Whether a reader of ours stands still, so that hosts are not listened to. */
+static bool is_full(const launcher *l)
 {
-    bool full = l->sinks[0].waiting.n > LINES_FULL || l->sinks[1].waiting.n > LINES_FULL;
+    return !l->signal && (sink_is_full(&l->sinks[0]) || sink_is_full(&l->sinks[1]));
+}
+
+/* poll() refuses more entries than files may be open: hosts that were not begun have none. */
+static void await_events(launcher *l, pollfds *p, int pulse_ms)
+{
+    bool full = is_full(l);
     int left = clock_left_ms(l->deadline < l->start_deadline ? l->deadline : l->start_deadline);
 
     vec_clear(p);
     add_fd(p, l->signals, POLLIN);
     for (int i = 0; i < 2; i++) add_fd(p, l->sinks[i].waiting.n ? l->sinks[i].fd : -1, POLLOUT);
-    for (int i = 0; i < l->n_hosts; i++) {
+    for (int i = 0; i < l->n_begun; i++) {
         const launch_host *h = &l->hosts[i];
         add_fd(p, full || h->t.ended ? -1 : h->t.in, POLLIN);
         add_fd(p, talk_waiting(&h->t) ? h->t.out : -1, POLLOUT);
         add_fd(p, full ? -1 : h->err, POLLIN);
         add_fd(p, full ? -1 : spawn_fd(&h->child), POLLIN);
     }
-    (void)os->poll(p->at, p->n, left < 0 || left > TALK_PULSE_MS ? TALK_PULSE_MS : left);
+    (void)os->poll(p->at, p->n, left < 0 || left > pulse_ms ? pulse_ms : left);
 }
 
 static void look_at_host(launcher *l, launch_host *h, const struct pollfd *at, bool pulse)
@@ -239,14 +253,14 @@ static void look_at_host(launcher *l, launch_host *h, const struct pollfd *at, b
     char what[100];
 
     if (at[0].revents) read_messages(l, h);
-    if (at[0].fd < 0)
+    if (at[0].fd < 0 && !h->t.ended)
         h->t.heard_ns = clock_now_ns(); /* it is not listened to: a reader of ours stands still */
     if (at[2].revents && h->err >= 0) read_error(h);
     if (pulse && h->state != HOST_GONE && h->state != HOST_STARTING && !talk_waiting(&h->t))
         talk_post(&h->t, TALK_PULSE, NULL, 0);
     if (h->state != HOST_GONE && talk_write(&h->t)) h->t.out = -1; /* its end is noticed by itself */
     if (at[3].revents) bury_command(l, h);
-    if (h->state == HOST_GONE || h->state == HOST_STARTING || !l->o->lease_ms) return;
+    if (h->state == HOST_GONE || h->state == HOST_STARTING) return;
     if (clock_now_ns() - h->t.heard_ns > l->o->lease_ms * 1000000LL) {
         snprintf(what, sizeof what, "nothing was heard of it for %lld s", (long long)l->o->lease_ms / 1000);
         lose_host(l, h, what, "see the host and the network; its ranks end by themselves");
@@ -254,41 +268,63 @@ static void look_at_host(launcher *l, launch_host *h, const struct pollfd *at, b
     }
 }
 
+/* The time to start is over: the host that is behind all others is named, since those may wait for it. */
 static void look_at_start(launcher *l)
 {
+    static const char *const steps[] = {"start", "ports", "route"};
+    static const char *const lacks[] = {"its agent has not begun", "it has not taken its ports",
+                                        "it has not reached all others"};
+    const launch_host *last = &l->hosts[0];
+    char what[200];
+
     if (clock_now_ns() < l->start_deadline) return;
     l->start_deadline = CLOCK_NEVER;
-    for (int i = 0; i < l->n_hosts && !l->urgency; i++) {
-        char what[200];
-        if (l->hosts[i].state == HOST_READY) continue;
-        snprintf(what, sizeof what, "its agent has not begun within %lld s",
-                 (long long)l->o->start_ms / 1000);
-        launcher_fail(l, &l->hosts[i], "start", what, "--start-timeout gives it more time");
+    for (int i = 1; i < l->n_hosts; i++) {
+        if (l->hosts[i].state < last->state) last = &l->hosts[i];
     }
+    if (last->state > HOST_CHECKING) return; /* all are gone: the end has begun */
+    snprintf(what, sizeof what, "%s within %lld s", lacks[last->state], (long long)l->o->start_ms / 1000);
+    launcher_fail(l, last, steps[last->state], what, "--start-timeout gives it more time");
+}
+
+/* What could not be written is no success. */
+static void look_at_sink(launcher *l, sink *s)
+{
+    manta_block b = {0};
+
+    s->drops = l->signal != 0;
+    sink_write(s);
+    if (!s->lost || l->signal || l->failed) return;
+    if (s->why == EPIPE) {
+        l->signal = SIGPIPE;
+    } else {
+        l->failed = true;
+        manta_block_add(&b, "standard %s cannot be written: %s", s == &l->sinks[0] ? "output" : "error",
+                        strerror(s->why));
+        manta_block_line(&b, "now");
+        manta_block_add(&b, "all ranks are told to end");
+        launcher_say(l, &b);
+    }
+    launcher_end(l, SIGTERM);
 }
 
 static void take_step(launcher *l, pollfds *p, int64_t *pulse_ns)
 {
+    int pulse_ms = talk_pulse_ms(l->o->lease_ms);
     bool pulse = clock_now_ns() >= *pulse_ns;
 
-    if (pulse) *pulse_ns = clock_deadline(TALK_PULSE_MS);
-    await_events(l, p);
+    if (pulse) *pulse_ns = clock_deadline(pulse_ms);
+    await_events(l, p, pulse_ms);
     if (p->at[0].revents) heed_signal(l);
-    for (int i = 0; i < l->n_hosts; i++) look_at_host(l, &l->hosts[i], &p->at[FIXED + EACH * i], pulse);
-    for (int i = 0; i < 2; i++) {
-        sink_write(&l->sinks[i]);
-        if (l->sinks[i].lost && !l->signal) {
-            l->signal = SIGPIPE;
-            launcher_end(l, SIGTERM);
-        }
-    }
+    for (int i = 0; i < l->n_begun; i++) look_at_host(l, &l->hosts[i], &p->at[FIXED + EACH * i], pulse);
+    for (int i = 0; i < 2; i++) look_at_sink(l, &l->sinks[i]);
     look_at_start(l);
     if (clock_now_ns() >= l->deadline) press_harder(l);
 }
 
 static bool has_commands(const launcher *l)
 {
-    for (int i = 0; i < l->n_hosts; i++) {
+    for (int i = 0; i < l->n_begun; i++) {
         if (l->hosts[i].child.pid) return true;
     }
     return false;
@@ -304,17 +340,36 @@ static void say_bye(launcher *l)
     l->deadline = clock_deadline(END_MS);
 }
 
+static const char *start_remedy(manta_status st)
+{
+    return st == MANTA_ENOENT || st == MANTA_EPERM
+               ? "see that it is installed"
+               : "see the limits of this host: open files (ulimit -n), of which a host takes four, and "
+                 "processes (ulimit -u)";
+}
+
+/* Whether lines wait that somebody may still read. After a signal that has an end. */
+static bool has_lines(const launcher *l, int64_t *deadline)
+{
+    if (!l->sinks[0].waiting.n && !l->sinks[1].waiting.n) return false;
+    if (l->signal && *deadline == CLOCK_NEVER) *deadline = clock_deadline(LAST_LINES_MS);
+    return clock_now_ns() < *deadline;
+}
+
 static void run_all(launcher *l)
 {
     pollfds p = {0};
-    int64_t pulse = 0;
+    int64_t pulse = 0, last_lines = CLOCK_NEVER;
     bool said = false;
 
     for (int i = 0; i < l->n_hosts && !l->urgency; i++) {
-        if (launcher_start_host(l, &l->hosts[i]))
-            launcher_fail(l, &l->hosts[i], "start", manta_error_text(), "see that it is installed");
+        manta_status st = launcher_start_host(l, &l->hosts[i]);
+        if (st)
+            launcher_fail(l, &l->hosts[i], "start", manta_error_text(), start_remedy(st));
+        else
+            l->n_begun++;
     }
-    while (has_commands(l) || (l->sinks[0].waiting.n && !l->signal) || (l->error->waiting.n && !l->signal)) {
+    while (has_commands(l) || has_lines(l, &last_lines)) {
         take_step(l, &p, &pulse);
         if (!said && l->n_ended == l->n_ranks) {
             say_bye(l);
@@ -359,7 +414,10 @@ manta_status manta_launch(const manta_launch_options *launch, int *status)
     if (!o.lease_ms) o.lease_ms = LEASE_MS;
     if (!o.start_ms) o.start_ms = START_MS;
     st = launcher_open(&l, &o, true);
-    if (!st) {
+    if (st == MANTA_ECANCELLED && l.signal) {
+        *status = 128 + l.signal;
+        st = MANTA_OK;
+    } else if (!st) {
         l.start_deadline = clock_deadline(o.start_ms);
         run_all(&l);
         *status = end_status(&l);

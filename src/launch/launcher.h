@@ -11,13 +11,15 @@
  * 1. A failure to start is said once, in a block that names host, step and remedy; then everything is ended.
  * 2. A rank that a signal killed is started again, max_restarts times, as long as no rank has ended well.
  * 3. The end has deadlines: ranks are asked, after the grace killed, and what started the agents is killed then.
- * 4. A reader who stands still stops output, and neither signals nor pulses.
+ * 4. A reader who stands still stops output, and neither signals nor pulses: nothing here writes to standard output or
+ *    error but the sinks. Once there was a signal nobody waits for that reader either.
  *
  * One thread. */
 #ifndef LAUNCH_LAUNCHER_H
 #define LAUNCH_LAUNCHER_H
 
 #include <manta/tool_launch.h>
+#include <manta/tool_text.h>
 
 #include "launch/lines.h"
 #include "launch/route.h"
@@ -64,6 +66,7 @@ typedef struct launcher {
     int hold; /* what holds it: our end of its input */
     launch_host *hosts;
     int n_hosts;
+    int n_begun; /* those whose command was started: the first ones */
     launch_rank *ranks;
     int n_ranks, n_ended, n_well;
     int max_restarts;
@@ -73,8 +76,8 @@ typedef struct launcher {
     int64_t start_deadline;
     bool failed; /* to start, or a host was lost */
     int culprit; /* the first rank that failed; -1: none */
-    int signal; /* that the launch was asked to end by; 0: none */
-    int64_t signal_ns; /* when */
+    int signal; /* that the launch was asked to end by, here or by an agent; 0: none */
+    int64_t signal_ns; /* when the first one came here; 0: none has */
     int64_t deadline; /* of the end; CLOCK_NEVER: it is not near */
     int urgency; /* 0: goes on, 1: ranks were asked, 2: they were killed, 3: so were the commands */
 } launcher;
@@ -88,6 +91,9 @@ manta_status launcher_start_host(launcher *l, launch_host *h) MANTA_MUST_USE;
 
 /* Heeds a message of a host. MANTA_ECORRUPT: it makes no sense. */
 manta_status launcher_heed(launcher *l, launch_host *h, const talk_message *m) MANTA_MUST_USE;
+
+/* Says a block on standard error, behind the lines that wait there. */
+void launcher_say(launcher *l, const manta_block *b);
 
 /* Says why a host cannot take part, and begins the end. */
 void launcher_fail(launcher *l, const launch_host *h, const char *step, const char *what, const char *remedy);

@@ -1,5 +1,6 @@
 /* launcher_heed.c - what the launcher does about what its agents say. See launcher.h. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,17 +9,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <manta/tool_text.h>
 #include <manta/version.h>
 
+#include "base/block.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "launch/address.h"
 #include "launch/launcher.h"
+#include "net/tcp.h"
 
 enum { KEY_TEXT = 64, RESUMABLE = 75, INTERRUPTED = 130 };
 
 /* ---- what is said to people ---- */
+
+void launcher_say(launcher *l, const manta_block *b)
+{
+    block_put(b, &l->error->waiting);
+}
 
 void launcher_fail(launcher *l, const launch_host *h, const char *step, const char *what, const char *remedy)
 {
@@ -32,13 +39,13 @@ void launcher_fail(launcher *l, const launch_host *h, const char *step, const ch
         manta_block_add(&b, "%s", what);
         manta_block_line(&b, "remedy");
         manta_block_add(&b, "%s", remedy);
-        manta_block_show(&b);
+        launcher_say(l, &b);
     }
     l->failed = true;
     launcher_end(l, SIGTERM);
 }
 
-static void say_rank(const launcher *l, int rank, const char *now)
+static void say_rank(launcher *l, int rank, const char *now)
 {
     manta_block b = {0};
     char text[100];
@@ -48,7 +55,7 @@ static void say_rank(const launcher *l, int rank, const char *now)
     manta_block_add(&b, "%s", spawn_status_text(l->ranks[rank].status, text, sizeof text));
     manta_block_line(&b, "now");
     manta_block_add(&b, "%s", now);
-    manta_block_show(&b);
+    launcher_say(l, &b);
 }
 
 /* ---- starting ---- */
@@ -131,12 +138,14 @@ static void ask_to_check(launcher *l)
 static manta_status heed_ports(launcher *l, launch_host *h, const json_t *v)
 {
     json_t *list = json_object_get(v, "addresses");
+    char name[TCP_TEXT];
+    int port;
 
     if (h->state != HOST_SETTING || json_array_size(list) != (size_t)h->count)
         return manta_fail(MANTA_ECORRUPT, "addresses of %zu ranks", json_array_size(list));
     for (int i = 0; i < h->count; i++) {
         const char *address = json_string_value(json_array_get(list, (size_t)i));
-        if (!address || strlen(address) > ADDRESS_TEXT + 8)
+        if (!address || strlen(address) > ADDRESS_TEXT + 8 || tcp_split(address, name, &port))
             return manta_fail(MANTA_ECORRUPT, "an address that is none");
         l->ranks[h->first + i].address = mem_strdup(address);
     }
@@ -162,10 +171,9 @@ static json_t *make_variables(const launcher *l)
 static void start_ranks(launcher *l)
 {
     json_t *argv = json_array(), *cluster = json_array(), *variables = make_variables(l);
-    char folder[4096];
+    char here[PATH_MAX];
+    const char *folder = l->o->folder ? l->o->folder : getcwd(here, sizeof here) ? here : "/";
 
-    if (l->o->folder || !getcwd(folder, sizeof folder))
-        snprintf(folder, sizeof folder, "%s", l->o->folder ? l->o->folder : "/");
     for (const char *const *w = l->o->argv; *w; w++) json_array_append_new(argv, json_string(*w));
     for (int i = 0; i < l->n_ranks; i++) json_array_append_new(cluster, json_string(l->ranks[i].address));
     for (int i = 0; i < l->n_hosts; i++) {
@@ -230,15 +238,22 @@ static void heed_loss(launcher *l, launch_host *h, int number)
 
 static manta_status heed_ended(launcher *l, launch_host *h, const json_t *v)
 {
-    json_int_t rank =
-        json_is_integer(json_object_get(v, "rank")) ? json_integer_value(json_object_get(v, "rank")) : -1;
+    json_t *number = json_object_get(v, "status");
+    json_int_t status = json_integer_value(number),
+               rank = json_is_integer(json_object_get(v, "rank"))
+                          ? json_integer_value(json_object_get(v, "rank"))
+                          : -1;
     launch_rank *r;
 
     if (rank < h->first || rank >= h->first + h->count || l->ranks[rank].ended)
         return manta_fail(MANTA_ECORRUPT, "the end of rank %lld", (long long)rank);
+    if (!json_is_integer(number) || status < -1 || status > 0xffff ||
+        (status >= 0 && !WIFEXITED((int)status) && !WIFSIGNALED((int)status)))
+        return manta_fail(MANTA_ECORRUPT, "rank %lld has ended with status %lld", (long long)rank,
+                          (long long)status);
     r = &l->ranks[rank];
     r->ended = true;
-    r->status = (int)json_integer_value(json_object_get(v, "status"));
+    r->status = (int)status;
     l->n_ended++;
     lines_end(&r->output[0]);
     lines_end(&r->output[1]);

@@ -13,10 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <manta/tool_text.h>
-
 #include "base/clock.h"
 #include "base/mem.h"
+#include "launch/address.h"
 #include "launch/hostlist.h"
 #include "launch/launcher.h"
 #include "os/file.h"
@@ -34,6 +33,13 @@ static manta_status read_list(launcher *l, const char *path)
 
     if (!st) st = route_read_hosts(path, text, &l->list);
     mem_free(text);
+    for (size_t i = 0; l->way == ROUTE_MPI && i < l->list.n; i++) {
+        if (strpbrk(l->list.at[i].name, "@:[]"))
+            return manta_fail(
+                MANTA_EINVAL,
+                "%s: %s: mpirun takes names alone; a user or a port is ssh's configuration to say", path,
+                l->list.at[i].name);
+    }
     return st;
 }
 
@@ -59,16 +65,27 @@ static manta_status add_slurm_hosts(launcher *l, const char *text)
 
 /* ---- an allocation of our own ---- */
 
+/* A signal while nodes are waited for. salloc is asked to end: killed, it would leave its request in the queue. */
+static manta_status stop_waiting(launcher *l)
+{
+    struct signalfd_siginfo s;
+
+    if (os->read(l->signals, &s, sizeof s) == (ssize_t)sizeof s) l->signal = (int)s.ssi_signo;
+    spawn_signal(&l->allocation, SIGTERM);
+    return manta_fail(MANTA_ECANCELLED, "ended while waiting for nodes of Slurm");
+}
+
 /* What salloc's command says first; waits as long as the queue is, or until a signal comes. */
 static manta_status read_grant(launcher *l, int fd, char *out, size_t size)
 {
     size_t have = 0;
 
-    while (have + 1 < size && !memchr(out, '\n', have)) {
+    while (!memchr(out, '\n', have)) {
         struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = l->signals, .events = POLLIN}};
         ssize_t n;
+        if (have + 1 == size) return manta_fail(MANTA_EIO, "salloc names more nodes than fit here");
         if (os->poll(p, 2, -1) < 0) continue;
-        if (p[1].revents) return manta_fail(MANTA_ECANCELLED, "ended while waiting for nodes of Slurm");
+        if (p[1].revents) return stop_waiting(l);
         n = os->read(fd, out + have, size - 1 - have);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return manta_fail(MANTA_EBUSY, "Slurm gives no nodes: salloc says why above");
@@ -78,6 +95,11 @@ static manta_status read_grant(launcher *l, int fd, char *out, size_t size)
     return MANTA_OK;
 }
 
+static bool is_number(const char *text)
+{
+    return *text && !text[strspn(text, "0123456789")];
+}
+
 static manta_status allocate_nodes(launcher *l)
 {
     route_words words = {0};
@@ -85,8 +107,11 @@ static manta_status allocate_nodes(launcher *l)
     char grant[65536] = "", job[64], hosts[65536];
     manta_status st;
 
-    if (os->pipe2(in, O_CLOEXEC) || os->pipe2(out, O_CLOEXEC))
-        return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+    if (os->pipe2(in, O_CLOEXEC) || os->pipe2(out, O_CLOEXEC)) {
+        st = manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+        for (int i = 0; i < 2 && in[0] >= 0; i++) os->close(in[i]);
+        return st;
+    }
     route_words_to_allocate(l->o->nodes, l->o->slurm ? l->o->slurm : "", &words);
     /* It outlives us: killed with us it could not give the nodes back. It ends when its input does. */
     st = program_run(&(program_options){.argv = (const char *const *)words.at,
@@ -101,7 +126,7 @@ static manta_status allocate_nodes(launcher *l)
     if (!st) st = read_grant(l, out[0], grant, sizeof grant);
     os->close(out[0]);
     if (st) return st;
-    if (sscanf(grant, "%63s %65535s", job, hosts) != 2)
+    if (sscanf(grant, "%63s %65535s", job, hosts) != 2 || !is_number(job))
         return manta_fail(MANTA_EIO, "salloc's command says \"%.60s\": expected a job and its nodes", grant);
     l->slurm_job = mem_strdup(job);
     return add_slurm_hosts(l, hosts);
@@ -112,7 +137,7 @@ static manta_status find_slurm_hosts(launcher *l, bool allocate)
     const char *job = getenv("SLURM_JOB_ID"), *nodes = getenv("SLURM_JOB_NODELIST");
 
     if (job && nodes) {
-        if (!*job || strspn(job, "0123456789") != strlen(job))
+        if (!is_number(job))
             return manta_fail(MANTA_EINVAL, "SLURM_JOB_ID is \"%.60s\": expected a number", job);
         l->slurm_job = mem_strdup(job);
         return add_slurm_hosts(l, nodes);
@@ -173,6 +198,7 @@ static manta_status place_ranks(launcher *l)
                            .in = -1,
                            .out = -1,
                            .err = -1,
+                           .t = {.in = -1, .out = -1},
                            .said = {.to = l->error}};
         snprintf(h->said.prefix, sizeof h->said.prefix, "[%.27s] ", at->name);
         if (h->count > MOST_RANKS - l->n_ranks)
@@ -194,9 +220,22 @@ static void open_sinks(launcher *l)
     bool same =
         !os->fstat(1, &out) && !os->fstat(2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 
-    l->sinks[0].fd = 1;
-    l->sinks[1].fd = 2;
+    sink_open(&l->sinks[0], 1);
+    sink_open(&l->sinks[1], 2);
     l->error = &l->sinks[same ? 0 : 1];
+}
+
+/* Standard descriptors that are closed would be given to pipes of ours, and what ranks print would go there. Writing to
+ * an output that was closed fails as it did; to a standard error that was, it goes nowhere. */
+static manta_status hold_standards(void)
+{
+    for (int fd = 0; fd < 3; fd++) {
+        struct stat at;
+        if (!os->fstat(fd, &at)) continue;
+        if (os->open("/dev/null", fd == 2 ? O_RDWR : O_RDONLY, 0) < 0) /* the lowest that is free */
+            return manta_fail(MANTA_EIO, "opening /dev/null: %s", strerror(errno));
+    }
+    return MANTA_OK;
 }
 
 static manta_status open_signals(launcher *l)
@@ -247,10 +286,47 @@ static manta_status check_variables(const char *list)
 
     for (char *name = strtok_r(names, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
         st = check_text("--export", name);
+        if (!st && strchr(name, '='))
+            st = manta_fail(MANTA_EINVAL,
+                            "--export %.60s: expected names alone, which processes get as they are here",
+                            name);
         if (!st && getenv(name)) st = check_text(name, getenv(name));
     }
     mem_free(names);
     return st;
+}
+
+/* How many bytes a text has in a message, at most: JSON writes \u001b for what cannot be printed. */
+static size_t size_in_message(const char *text)
+{
+    size_t n = 4; /* quotes and what separates it from others */
+
+    for (; *text; text++) n += (unsigned char)*text < ' ' ? 6 : *text == '"' || *text == '\\' ? 2 : 1;
+    return n;
+}
+
+/* What ranks are to run goes to each agent in one message. */
+static manta_status check_size(const launcher *l)
+{
+    size_t n = 4096 + 2 * PATH_MAX + (size_t)l->n_ranks * (ADDRESS_TEXT + 12);
+    char *names = mem_strdup(l->o->variables ? l->o->variables : ""), *rest = NULL;
+
+    for (const char *const *w = l->o->argv; *w; w++) n += size_in_message(*w);
+    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
+        n += size_in_message(name) + (getenv(name) ? size_in_message(getenv(name)) : 0);
+    mem_free(names);
+    return n <= TALK_MOST
+               ? MANTA_OK
+               : manta_fail(
+                     MANTA_EINVAL,
+                     "the program's arguments, the variables of --export and the addresses of %d ranks have "
+                     "%zu bytes, at most %d can be sent to a host",
+                     l->n_ranks, n, TALK_MOST);
+}
+
+static bool is_time(int64_t ms)
+{
+    return ms >= 0 && ms <= INT_MAX;
 }
 
 static manta_status check_options(const manta_launch_options *o)
@@ -261,6 +337,13 @@ static manta_status check_options(const manta_launch_options *o)
         return manta_fail(MANTA_EINVAL, "there is no program: expected one, and its arguments, behind --");
     if (o->processes < 0 || o->processes > MOST_RANKS || o->nodes < 0 || o->nodes > MOST_RANKS)
         return manta_fail(MANTA_EINVAL, "at most %d processes and nodes are possible", MOST_RANKS);
+    if (!is_time(o->grace_ms) || !is_time(o->lease_ms) || !is_time(o->start_ms))
+        return manta_fail(MANTA_EINVAL, "grace, lease and start-timeout have from 0 to %d ms", INT_MAX);
+    if (o->max_restarts < 0 && o->max_restarts != MANTA_NONE)
+        return manta_fail(MANTA_EINVAL, "max-restarts is %d: expected 0 or more", o->max_restarts);
+    if (o->folder && strlen(o->folder) >= PATH_MAX)
+        return manta_fail(MANTA_EINVAL, "the folder's path has %zu bytes, at most %d are possible",
+                          strlen(o->folder), PATH_MAX - 1);
     for (const char *const *w = o->argv; *w; w++) TRY(check_text("an argument of the program", *w));
     if (o->variables) TRY(check_variables(o->variables));
     if (!o->folder && !getcwd(folder, sizeof folder))
@@ -272,10 +355,12 @@ manta_status launcher_open(launcher *l, const manta_launch_options *o, bool allo
 {
     *l = (launcher){.o = o, .culprit = -1, .deadline = CLOCK_NEVER, .signals = -1, .hold = -1};
     TRY(check_options(o));
+    TRY(hold_standards());
     open_sinks(l);
     if (allocate) TRY(open_signals(l));
     TRY(find_hosts(l, allocate));
     TRY(place_ranks(l));
+    TRY(check_size(l));
     l->max_restarts = o->max_restarts == MANTA_NONE ? 0
                       : o->max_restarts             ? o->max_restarts
                       : is_training(o->argv)        ? ENOUGH_RESTARTS
@@ -307,7 +392,7 @@ void launcher_close(launcher *l)
     close_fd(&l->hold); /* salloc's command ends, and with it the allocation */
     (void)spawn_end(&l->allocation, clock_deadline(10000));
     close_fd(&l->signals);
-    for (int i = 0; i < 2; i++) buf_release(&l->sinks[i].waiting);
+    for (int i = 0; i < 2; i++) sink_close(&l->sinks[i]);
     route_release_hosts(&l->list);
     mem_free(l->hosts);
     mem_free(l->ranks);
@@ -345,8 +430,9 @@ manta_status launcher_start_host(launcher *l, launch_host *h)
 
     for (int i = 0; i < 3; i++) {
         if (os->pipe2(fds[i], O_CLOEXEC)) {
+            st = manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
             while (i--) os->close(fds[i][0]), os->close(fds[i][1]);
-            return manta_fail(MANTA_EIO, "no pipe can be had: %s", strerror(errno));
+            return st;
         }
     }
     words_of(l, h, &words);
@@ -361,21 +447,29 @@ manta_status launcher_start_host(launcher *l, launch_host *h)
     os->close(fds[0][0]);
     os->close(fds[1][1]);
     os->close(fds[2][1]);
+    if (st) {
+        os->close(fds[0][1]);
+        os->close(fds[1][0]);
+        os->close(fds[2][0]);
+        return st;
+    }
     h->out = fds[0][1];
     h->in = fds[1][0];
     h->err = fds[2][0];
     (void)os->fcntl(h->err, F_SETFL, O_NONBLOCK);
     talk_init(&h->t, h->in, h->out, true);
-    return st;
+    return MANTA_OK;
 }
 
 /* ---- a plan ---- */
 
 static void add_command(buf *b, const char *const *words)
 {
-    char word[8400];
-
-    for (; *words; words++) buf_printf(b, " %s", manta_shell_word(*words, word, sizeof word));
+    for (; *words; words++) {
+        char *word = route_shell_word(*words);
+        buf_printf(b, " %s", word);
+        mem_free(word);
+    }
     buf_add_char(b, '\n');
 }
 

@@ -125,12 +125,33 @@ static void add_words(route_words *w, const char *text)
     }
 }
 
+char *route_shell_word(const char *word)
+{
+    size_t size = 4 * strlen(word) + 16; /* a quote needs four */
+    char *out = mem_new(size);
+
+    (void)manta_shell_word(word, out, size);
+    return out;
+}
+
+/* USER@HOST, and the address of version 6 in it without the brackets, which ssh takes for a part of a name. */
+static char *ssh_destination(const char *host, size_t n)
+{
+    char *out = mem_strndup(host, n), *put = out;
+
+    for (const char *at = out; *at; at++) {
+        if (*at != '[' && *at != ']') *put++ = *at;
+    }
+    *put = '\0';
+    return out;
+}
+
 /* USER@HOST:PORT; an address of version 6 is in brackets when a port follows. */
 static void add_ssh(route_words *w, const char *host, const char *ssh, const char *program)
 {
     const char *colon = strrchr(host, ':'), *bracket = strrchr(host, ']');
     bool has_port = colon && (bracket ? bracket < colon : strchr(host, ':') == colon);
-    char word[4200];
+    char *word = route_shell_word(program);
 
     add_words(w, ssh);
     add_words(w,
@@ -140,8 +161,9 @@ static void add_ssh(route_words *w, const char *host, const char *ssh, const cha
         add_word(w, colon + 1);
     }
     add_word(w, "--");
-    vec_push(w, has_port ? mem_strndup(host, (size_t)(colon - host)) : mem_strdup(host));
-    vec_push(w, mem_printf("exec %s agent", manta_shell_word(program, word, sizeof word)));
+    vec_push(w, ssh_destination(host, has_port ? (size_t)(colon - host) : strlen(host)));
+    vec_push(w, mem_printf("exec %s agent", word));
+    mem_free(word);
 }
 
 void route_words_for(route_way way, const char *host, const char *with, const char *program, route_words *out)

@@ -38,6 +38,9 @@ void route_words_for(route_way way, const char *host, const char *with, const ch
 void route_words_to_allocate(int nodes, const char *more, route_words *out);
 void route_release_words(route_words *w);
 
+/* A word of any length as a shell takes it for one. Owned: mem_free(). */
+char *route_shell_word(const char *word);
+
 /* What to do about a command that ended before its agent said anything: its status as of waitpid(), and what it printed
  * last. Static. */
 const char *route_remedy(route_way way, int status, const char *said);

@@ -19,6 +19,13 @@ void talk_init(talk *t, int in, int out, bool expects_greeting)
     (void)os->fcntl(out, F_SETFL, O_NONBLOCK);
 }
 
+int talk_pulse_ms(int64_t lease_ms)
+{
+    int64_t ms = lease_ms / 4 < TALK_PULSE_MS ? lease_ms / 4 : TALK_PULSE_MS;
+
+    return ms < 10 ? 10 : (int)ms;
+}
+
 /* A key may have been in it. */
 static void wipe_buf(buf *b)
 {

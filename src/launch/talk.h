@@ -20,7 +20,7 @@
  *     TALK_ENDED    JSON: rank and status
  *     TALK_ASKED    JSON: the agent was told to end by a signal of its own
  *     TALK_FAILED   JSON: step, what, remedy
- *   both: TALK_PULSE, every second
+ *   both: TALK_PULSE, every second, or four times within a lease that is shorter than that
  *
  * Before its first message an agent says the line TALK_GREETING: shells that start it may print whatever they like
  * before that. Descriptors do not block; nothing here waits. One thread. */
@@ -40,7 +40,7 @@
 enum {
     TALK_MOST = 1 << 20, /* bytes of a message */
     TALK_OUTPUT_HEAD = 5,
-    TALK_PULSE_MS = 1000
+    TALK_PULSE_MS = 1000 /* at most: talk_pulse_ms() */
 };
 
 typedef enum talk_kind {
@@ -86,6 +86,9 @@ manta_status talk_read(talk *t) MANTA_MUST_USE;
 /* Takes the next whole message; false when there is none. MANTA_ECORRUPT: what has come is no message. Before the
  * greeting what comes is kept as noise: talk_noise(). */
 manta_status talk_next(talk *t, talk_message *out, bool *found) MANTA_MUST_USE;
+
+/* How often something must be said where silence for `lease_ms` means death. Pure. */
+int talk_pulse_ms(int64_t lease_ms);
 
 /* What came instead of the greeting, its end at most. Borrowed until the next call. */
 const char *talk_noise(talk *t);

@@ -9,6 +9,7 @@
  * gives the job's number and the hosts, if it has not said them itself. Contradictions are looked for within
  * one launcher's variables: between two they are what nesting looks like. */
 #include <manta/tool_launch.h>
+#include <manta/tool_text.h>
 
 #include <errno.h>
 #include <limits.h>
@@ -105,6 +106,12 @@ static manta_status read_numbers(finder *f, const char *rank, const char *size, 
 
 /* ---- what was found ---- */
 
+/* A value as it may stand in a line: the why of one who sets variables has no lines of its own. Owned. */
+static char *shown(const char *value)
+{
+    return manta_printable(mem_strdup(value), "");
+}
+
 static void say_rank(finder *f, const char *by)
 {
     buf_printf(&f->why, "%s: rank %d of %d\n", by, f->w->rank, f->w->size);
@@ -128,6 +135,14 @@ static void add_address(manta_where *w, const char *address)
     if (colon) add_text(&w->hosts, &w->n_hosts, address, (size_t)(colon - address));
 }
 
+static void say_job(finder *f, const char *by)
+{
+    char *job = shown(f->w->job);
+
+    buf_printf(&f->why, "%s: the job is %s\n", by, job);
+    mem_free(job);
+}
+
 static void take_job(finder *f, const char *variable, const char *of)
 {
     const char *job = value_of(f, variable);
@@ -135,7 +150,7 @@ static void take_job(finder *f, const char *variable, const char *of)
     if (!job || f->w->job) return;
     f->w->job = mem_strdup(job);
     f->w->job_of = of;
-    buf_printf(&f->why, "%s: the job is %s\n", variable, job);
+    say_job(f, variable);
 }
 
 static manta_status take_hosts(finder *f, const char *variable)
@@ -214,7 +229,7 @@ static manta_status find_torchrun(finder *f)
 {
     const char *host = value_of(f, "MASTER_ADDR");
     int port;
-    char *address;
+    char *address, *text;
 
     if (!host || (!value_of(f, "RANK") && !value_of(f, "WORLD_SIZE"))) return MANTA_OK;
     TRY(read_numbers(f, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"));
@@ -224,10 +239,12 @@ static manta_status find_torchrun(finder *f)
     f->w->launcher = "torchrun";
     say_rank(f, "RANK, WORLD_SIZE and MASTER_ADDR, as torchrun sets them");
     if (port != UNKNOWN) {
-        address = mem_printf("%s:%d", host, port);
+        address = mem_printf(strchr(host, ':') && *host != '[' ? "[%s]:%d" : "%s:%d", host, port);
+        text = shown(address);
         add_text(&f->w->addresses, &f->w->n_addresses, address, strlen(address));
-        buf_printf(&f->why, "MASTER_ADDR and MASTER_PORT: rank 0 listens at %s\n", address);
+        buf_printf(&f->why, "MASTER_ADDR and MASTER_PORT: rank 0 listens at %s\n", text);
         mem_free(address);
+        mem_free(text);
     }
     take_job(f, "TORCHELASTIC_RUN_ID", "torchrun");
     return MANTA_OK;
@@ -375,7 +392,7 @@ static void take_pod(finder *f)
     if (!index || f->w->job || !dash || dash == pod || strcmp(dash + 1, index) != 0) return;
     f->w->job = mem_strndup(pod, (size_t)(dash - pod));
     f->w->job_of = "kubernetes";
-    buf_printf(&f->why, "HOSTNAME: the job is %s\n", f->w->job);
+    say_job(f, "HOSTNAME");
 }
 
 static manta_status find_outside(finder *f)
@@ -387,7 +404,7 @@ static manta_status find_outside(finder *f)
     TRY(take_hosts(f, "SLURM_JOB_NODELIST"));
     take_pod(f);
     if (alone && value_of(f, "SLURM_JOB_ID")) {
-        buf_add_text(&f->why, "no SLURM_STEP_ID: an allocation's own script, which Slurm starts once\n");
+        buf_add_text(&f->why, "no task of a step: an allocation's own script, which Slurm starts once\n");
         w->hint =
             mem_strdup("one process of a Slurm job, on its first host: 'srun PROGRAM' starts one for each "
                        "task, 'manta launch --on slurm' an agent for each node");

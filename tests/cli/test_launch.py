@@ -1,10 +1,15 @@
 """manta launch on this host. Several hosts: tests/hosts."""
 import json
 import os
+import pty
 import re
 import signal
+import subprocess
+import time
 
 import pytest
+
+from conftest import PROGRAM
 
 from samples import digits
 from waits import wait_until
@@ -66,14 +71,14 @@ def test_a_signal_ends_all(start, number, status):
     for _ in range(2):
         assert "up" in running.process.stdout.readline()
     os.kill(running.process.pid, number)
-    assert running.wait(60).status == status
+    assert running.wait(240).status == status
 
 
 def test_what_is_asked_and_does_not_end_is_killed(start):
     running = start("launch", "--grace", 1, "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1000; done")
     assert "up" in running.process.stdout.readline()
     os.kill(running.process.pid, signal.SIGTERM)
-    assert running.wait(60).status == 143
+    assert running.wait(240).status == 143
 
 
 def test_the_launchers_death_ends_what_it_started(start, tmp_path):
@@ -92,7 +97,10 @@ def test_a_plan(manta, tmp_path):
     assert said[2] == "each rank: train 'a b'"
     said = manta("launch", "--on", "slurm", "--nodes", 2, "--dry-run", "--", "x").stdout
     assert said.startswith("first: salloc ") and "srun" in said
+    assert "names alone" in manta("launch", "--on", "mpi:hosts.txt", "--dry-run", "--", "x", status=1).stderr
+    (tmp_path / "hosts.txt").write_text("a slots=2\nb\n")
     assert "mpirun" in manta("launch", "--on", "mpi:hosts.txt", "--dry-run", "--", "x").stdout
+    assert "x" * 20000 in manta("launch", "--dry-run", "--", "echo", "x" * 20000).stdout
 
 
 def test_wrong_usage(manta, tmp_path):
@@ -105,6 +113,8 @@ def test_wrong_usage(manta, tmp_path):
     assert "ssh:FILE" in manta("launch", "--on", "k8s", "--", "x", status=1).stderr
     assert "--nodes" in manta("launch", "--on", "slurm", "--", "x", status=1).stderr
     assert "--on slurm" in manta("launch", "--nodes", 2, "--", "x", status=1).stderr
+    assert "names alone" in manta("launch", "--export", "A=b", "--", "x", status=1).stderr
+    assert "can be sent" in manta("launch", "--", "echo", *["x" * 100000] * 12, status=1).stderr
 
 
 def test_arguments_arrive_as_they_are(manta):
@@ -117,3 +127,172 @@ def test_arguments_arrive_as_they_are(manta):
 
 def test_an_agent_that_hears_nothing_ends(manta):
     manta("agent")      # its input is at its end
+
+
+# ---- readers ----
+
+def start_with(environment, tmp_path, *args, **how):
+    return subprocess.Popen([PROGRAM, *map(str, args)], cwd=tmp_path, env=environment, **how)
+
+
+def open_unread(what):
+    """Two ends of a pipe or of a terminal: what is written to the second nobody reads."""
+    return os.pipe() if what == "pipe" else pty.openpty()
+
+
+def await_standstill(count, run):
+    """Until the rank, which counts its lines in a file, has written none for a second."""
+    before = None
+    while before is None or before != (count.exists() and count.stat().st_size):
+        before = count.exists() and count.stat().st_size
+        assert run.poll() is None
+        time.sleep(1)
+
+
+@pytest.mark.parametrize("what", ["pipe", "terminal"])
+def test_who_does_not_read_does_not_keep_it_from_ending(environment, tmp_path, what):
+    ours, theirs = open_unread(what)
+    script = "while :; do printf x >> count; head -c 60000 /dev/zero | tr '\\0' y; echo; done"
+    run = start_with(environment, tmp_path, "launch", "--grace", 1, "--", "sh", "-c", script, stdout=theirs,
+                     stderr=subprocess.PIPE, start_new_session=True)
+    os.close(theirs)
+    try:
+        await_standstill(tmp_path / "count", run)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(240) == 143 and run.stderr.read() == b""
+    finally:
+        run.kill()
+        run.stderr.close()
+        os.close(ours)
+
+
+def test_a_block_does_not_wait_for_its_reader(environment, tmp_path):
+    """The rank fills the pipe of standard error, fails, and the launcher has to say so there."""
+    ours, theirs = os.pipe()
+    run = start_with(environment, tmp_path, "launch", "--", "sh", "-c", "head -c 200000 /dev/zero | tr '\\0' y >&2; echo up; exit 3",
+                     stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    try:
+        assert b"up" in run.stdout.readline()
+        wait_until(lambda: not [p for p in os.listdir("/proc") if p.isdigit() and parent(p) == run.pid])
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(240) == 3
+    finally:
+        run.kill()
+        run.stdout.close()
+        os.close(ours)
+
+
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            return int(f.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def test_a_disk_that_is_full_is_said(environment, tmp_path):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        run = start_with(environment, tmp_path, "launch", "--", "sh", "-c", "echo a; exec sleep 1000", stdout=full, stderr=subprocess.PIPE)
+        said = run.communicate(timeout=240)[1].decode()
+    assert run.returncode == 1 and "standard output cannot be written: No space left" in said
+
+
+def test_closed_descriptors(environment, tmp_path):
+    def closed(*fds):
+        words = " ".join(f"{fd}>&-" for fd in fds)
+        return subprocess.run(["sh", "-c", f'exec "$0" launch -- sh -c "echo a; echo b >&2" {words}', PROGRAM], cwd=tmp_path,
+                              env=environment, capture_output=True, text=True, timeout=240, check=False)
+
+    assert (closed(0).returncode, closed(0).stdout) == (0, "[rank 0] a\n")
+    assert (closed(2).returncode, closed(2).stdout) == (0, "[rank 0] a\n")
+    assert closed(1).returncode == 1 and "standard output cannot be written" in closed(1).stderr
+    assert closed(0, 1, 2).returncode == 1
+
+
+# ---- what is left, and the time it takes ----
+
+def test_what_left_its_group_and_goes_on_writing_is_not_listened_to(manta):
+    flood = "setsid sh -c 'echo > up$0; exec yes' $i"
+    manta("launch", "--", "sh", "-c", f"for i in 1 2 3 4; do {flood} & done; for i in 1 2 3 4; do while ! test -e up$i; do :; done; done",
+          timeout_s=240)
+
+
+def test_what_a_command_left_behind_is_not_listened_to(manta, tmp_path):
+    (tmp_path / "hosts.txt").write_text("a\n")
+    (tmp_path / "ssh").write_text("#!/bin/sh\nfor i in 1 2 3 4; do (echo > up$i; exec yes >&2) & done\n"
+                                  "for i in 1 2 3 4; do while ! test -e up$i; do :; done; done\nexit 3\n")
+    (tmp_path / "ssh").chmod(0o755)
+    assert "exited with 3" in manta("launch", "--on", "ssh:hosts.txt", "--ssh", "./ssh", "--", "true", status=1, timeout_s=240).stderr
+
+
+def test_what_an_agent_was_asked_leaves_time(start):
+    """Slurm asks agents and launcher: that is one request, and ranks have time to write a checkpoint."""
+    script = "trap 'echo asked; sleep 2; echo saved; exit 75' TERM; echo up; while :; do sleep 0.1; done"
+    running = start("launch", "--", "sh", "-c", script)
+    assert "up" in running.process.stdout.readline()
+    keeper = next(p for p in os.listdir("/proc") if p.isdigit() and parent(p) == running.process.pid)
+    agent = next(p for p in os.listdir("/proc") if p.isdigit() and parent(p) == int(keeper))
+    os.kill(int(agent), signal.SIGTERM)
+    assert "asked" in running.process.stdout.readline()
+    os.kill(running.process.pid, signal.SIGTERM)
+    done = running.wait(240)
+    assert done.status == 75 and "saved" in done.stdout
+
+
+# ---- other hosts, which a program in the place of ssh leads to: this one ----
+
+FAKE = """#!/bin/sh
+# ssh OPTION... -- HOST COMMAND
+while test "$1" != --; do shift; done
+export SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22"
+case $2 in
+slow) exec sleep 1000 ;;
+mute) sh -c "$3"; exec >&-; exec sleep 1000 ;;
+esac
+eval "$3"
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """hosts(*names): the words that start a launch on them."""
+    def write(*names):
+        (tmp_path / "ssh").write_text(FAKE)
+        (tmp_path / "ssh").chmod(0o755)
+        (tmp_path / "hosts.txt").write_text("\n".join(names) + "\n")
+        return ("launch", "--on", "ssh:hosts.txt", "--ssh", "./ssh", "--manta", PROGRAM)
+
+    return write
+
+
+def test_the_host_that_is_late_is_named(manta, hosts):
+    said = manta(*hosts("a", "slow", "b"), "--start-timeout", 10, "--", "true", status=1).stderr
+    assert re.search(r"failed on slow\n +step +start\n +what +its agent has not begun within 10 s", said)
+
+
+def test_a_host_whose_channel_ended_is_lost(manta, hosts):
+    """Its agent is gone, what led there is not: the lease ends the wait."""
+    said = manta(*hosts("mute"), "--lease", 2, "--", "sh", "-c", "kill -9 $PPID; exec sleep 1000", status=1, timeout_s=240).stderr
+    assert "nothing was heard of it for 2 s" in said
+
+
+def test_a_host_that_cannot_be_started_leaves_our_input_alone(environment, tmp_path, hosts):
+    """There are not enough descriptors for all: those that were not started have no channel, and 0 is none of theirs."""
+    words = hosts(*(f"h{i}" for i in range(20)))
+    (tmp_path / "input").write_text("")
+    with open(tmp_path / "input", "r+", encoding="utf-8") as ours:
+        run = subprocess.run(["sh", "-c", 'ulimit -n 40; exec "$0" "$@"', PROGRAM, *map(str, words), "--", "true"], cwd=tmp_path, env=environment,
+                             stdin=ours, capture_output=True, text=True, timeout=240, check=False)
+    assert run.returncode == 1 and "ulimit -n" in run.stderr
+    assert (tmp_path / "input").read_bytes() == b""
+
+
+def test_a_wait_for_nodes_can_be_given_up(start, tmp_path):
+    """salloc, which waits in the queue, is asked to end: killed it would leave its request there."""
+    (tmp_path / "salloc").write_text("#!/bin/sh\ntrap 'echo revoked > end; exit 1' TERM\n: > queued\nfor i in $(seq 6000); do sleep 0.1; done\n")
+    (tmp_path / "salloc").chmod(0o755)
+    running = start("launch", "--on", "slurm", "--nodes", 2, "--", "true", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    wait_until((tmp_path / "queued").exists)
+    os.kill(running.process.pid, signal.SIGINT)
+    assert running.wait(240).status == 130 and (tmp_path / "end").exists()

@@ -48,3 +48,14 @@ def test_which_peers_answer(manta):
 def test_what_others_named_cannot_speak_to_a_terminal(manta):
     said = manta("where", env={"JOB_COMPLETION_INDEX": "0", "HOSTNAME": "a\x1b[31mb-0"}).stdout
     assert "\x1b" not in said
+
+
+def test_a_value_has_no_lines_of_its_own(manta):
+    odd = {"JOB_COMPLETION_INDEX": "0", "HOSTNAME": "a\nrank: 7\nb-0"}
+    assert json.loads(manta("where", "--json", env=odd).stdout)["why"][1:] == ["HOSTNAME: the job is a?rank: 7?b"]
+
+
+def test_a_long_list_is_refused_at_once(manta):
+    assert "65536 hosts" in manta("where", env={"SLURM_JOB_NODELIST": "a[1-1000000]"}, status=1).stderr
+    said = manta("where", env={"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "4294967291", "SLURM_PROCID": "0"}).stdout
+    assert "no task of a step" in said

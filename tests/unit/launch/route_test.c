@@ -102,8 +102,9 @@ static void commands(void **state)
     assert_command(ROUTE_SSH, "a", "ssh", "<--> <a> <exec '/opt/my manta' agent>");
     assert_command(ROUTE_SSH, "a", "ssh -F  c", "<ssh> <-F> <c> <-T>");
     assert_command(ROUTE_SSH, "me@a:2222", "ssh", "<-p> <2222> <--> <me@a>");
-    assert_command(ROUTE_SSH, "[fe80::1]:23", "ssh", "<-p> <23> <--> <[fe80::1]>");
+    assert_command(ROUTE_SSH, "[fe80::1]:23", "ssh", "<-p> <23> <--> <fe80::1>");
     assert_command(ROUTE_SSH, "fe80::1", "ssh", "<--> <fe80::1>");
+    assert_command(ROUTE_SSH, "me@[fe80::1]", "ssh", "<--> <me@fe80::1>");
     assert_command(ROUTE_SLURM, "n1", "17", "<--jobid=17> <--nodelist=n1> </opt/my manta> <agent>");
     assert_command(ROUTE_MPI, "n1", "ssh", "<mpirun> <-n> <1> <-host> <n1> </opt/my manta> <agent>");
     route_words_to_allocate(3, "--time=5 --exclusive", &w);

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -215,13 +217,72 @@ static void ports_of_a_job(void **state)
     assert_false(address_is_loopback("10.0.0.1:127"));
 }
 
+/* srun hands on to other nodes what the login node's sshd has said there. */
+static void an_address_of_another_host_is_not_ours(void **state)
+{
+    char text[ADDRESS_TEXT];
+    (void)state;
+
+    unsetenv("SLURM_LAUNCH_NODE_IPADDR");
+    setenv("SSH_CONNECTION", "192.0.2.1 5022 192.0.2.9 22", 1); /* addresses of documents: no host has them */
+    assert_int_equal(address_find("127.0.0.3", false, text), MANTA_OK);
+    assert_string_equal(text, "127.0.0.3");
+    setenv("SSH_CONNECTION", "192.0.2.1 5022 127.0.0.1 22", 1);
+    assert_int_equal(address_find("127.0.0.3", false, text), MANTA_OK);
+    assert_string_equal(text, "127.0.0.1");
+    setenv("SSH_CONNECTION", "UNKNOWN 65535 UNKNOWN 65535", 1);
+    assert_int_equal(address_find("127.0.0.3", false, text), MANTA_OK);
+    assert_string_equal(text, "127.0.0.3");
+    unsetenv("SSH_CONNECTION");
+}
+
+/* One that is told to end does not wait for its reader: what does not fit is dropped. */
+static void a_sink_that_drops(void **state)
+{
+    int fds[2];
+    sink s;
+    lines l = {.to = &s, .prefix = "> "};
+    static char data[65536];
+    (void)state;
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    sink_open(&s, fds[1]);
+    assert_true(s.own);
+    assert_int_equal(fcntl(fds[1], F_GETFL) & O_NONBLOCK, 0); /* who else has it open notices nothing */
+    memset(data, 'x', sizeof data);
+    data[sizeof data - 1] = '\n';
+    s.drops = true;
+    for (int i = 0; i < 100; i++) lines_add(&l, data, sizeof data);
+    assert_true(sink_is_full(&s));
+    assert_in_range(s.waiting.n, LINES_FULL, LINES_FULL + 2 * sizeof data);
+    sink_write(&s);
+    assert_false(s.lost);
+    close(fds[0]);
+    sink_write(&s);
+    assert_true(s.lost);
+    assert_int_equal(s.why, EPIPE);
+    lines_end(&l);
+    sink_close(&s);
+    close(fds[1]);
+}
+
+static void pulses_fit_into_a_lease(void **state)
+{
+    (void)state;
+
+    assert_int_equal(talk_pulse_ms(30000), TALK_PULSE_MS);
+    assert_int_equal(talk_pulse_ms(1000), 250);
+    assert_in_range(talk_pulse_ms(1), 1, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive),       cmocka_unit_test(a_greeting_is_found_in_noise),
         cmocka_unit_test(nonsense_is_refused),   cmocka_unit_test(the_end_is_told),
         cmocka_unit_test(lines_have_their_rank), cmocka_unit_test(a_sink_does_not_wait_for_its_reader),
-        cmocka_unit_test(ports_of_a_job),
+        cmocka_unit_test(ports_of_a_job),        cmocka_unit_test(an_address_of_another_host_is_not_ours),
+        cmocka_unit_test(a_sink_that_drops),     cmocka_unit_test(pulses_fit_into_a_lease),
     };
 
     signal(SIGPIPE, SIG_IGN);
