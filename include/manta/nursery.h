@@ -85,7 +85,7 @@ typedef struct manta_hooks {
     bool (*printed)(void *user, int stream, const char *text, size_t n);
     /* In a worker that is asked where it is (`manta stack`), on any thread, and as the exception with a lock of the
      * runtime held: writes up to `size` bytes of lines that say where the program's own language is, and returns
-     * how many. It takes no lock and waits a second at most. */
+     * how many. It takes no lock and waits four seconds at most. */
     size_t (*stack)(void *user, char *out, size_t size);
 } manta_hooks;
 

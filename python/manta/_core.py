@@ -10,6 +10,7 @@ from manta import _code, _dialect, _failures, _manta, _options, _prints, _stream
 from manta._streams import ObjectRefGenerator
 
 _lock = threading.RLock()
+_exporting = threading.RLock()  # not _lock, which shutdown() holds while it waits for the thread that shows prints
 
 # ---- start and end ----
 
@@ -86,6 +87,8 @@ def is_initialized():
 
 def _ensure():
     if not _manta.is_initialized():
+        if _prints.is_here():
+            raise RuntimeError("the runtime is being shut down")
         while _exiting and threading.current_thread() is not threading.main_thread():
             threading.Event().wait()  # the process ends, and starts no other node
         with _lock:
@@ -184,7 +187,7 @@ class _Code:
     def export(self):
         if self.what is None:  # it came from another process, which has put it
             return self.captured or _worker.captured_by_name.get(self.name)
-        with _lock:
+        with _exporting:
             if self.life != _manta.life():
                 before, self.life = self.life, _manta.life()  # before: it may refer to itself
                 try:

@@ -61,7 +61,10 @@ def find_openblas():
     with open("/proc/self/maps") as f:
         paths = {line.split(maxsplit=5)[-1].strip() for line in f if "openblas" in line}
     for path in paths - _openblas.keys():
-        library = ctypes.CDLL(path)
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:  # another file of that name, or one that was replaced since
+            continue
         for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads64_",
                      "openblas_set_num_threads"):
             if hasattr(library, name):

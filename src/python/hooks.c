@@ -22,6 +22,7 @@
 
 static atomic_int outside; /* threads that are in the runtime */
 static atomic_bool is_stopping, is_exiting;
+static _Thread_local bool shows; /* this thread shows what workers print, and its end is waited for */
 
 PyThreadState *py_leave(void)
 {
@@ -32,7 +33,7 @@ PyThreadState *py_leave(void)
 void py_come_back(PyThreadState *left)
 {
     atomic_fetch_sub(&outside, 1);
-    while (atomic_load(&is_exiting) && (unsigned long)pthread_self() != py->main_thread)
+    while (atomic_load(&is_exiting) && (unsigned long)pthread_self() != py->main_thread && !shows)
         pause(); /* the process ends, as for any thread that Python does not wait for */
     PyEval_RestoreThread(left);
 }
@@ -141,11 +142,13 @@ PyObject *py_show_prints(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* The thread that calls this ends with the runtime, and so before the interpreter. */
+/* The thread that calls this ends with the runtime, and so before the interpreter: shutdown() waits for it without the
+ * interpreter, and whatever the program's stream does must not wait for shutdown(). */
 static bool printed(void *user, int stream, const char *text, size_t n)
 {
     (void)user;
     if (!atomic_load(&python_prints)) return false;
+    shows = true;
     PyGILState_STATE s = PyGILState_Ensure();
     PyObject *which = PyLong_FromLong(stream), *bytes = PyBytes_FromStringAndSize(text, (Py_ssize_t)n),
              *done = which && bytes ? py_ask(PY_HOOK_PRINTED, which, bytes, NULL) : NULL;

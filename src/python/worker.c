@@ -253,18 +253,21 @@ static manta_status run_stream(manta_task *t, const char *name, PyObject *out, P
     return defer_call(t, name, Py_None, how);
 }
 
-/* What runs here now has so many processors, and libraries are to compute with as many threads. */
+/* What runs here now has so many processors, and libraries are to compute with as many threads. The exception that is
+ * set, if one is, stays. */
 static void grant_processors(int n)
 {
-    PyObject *number, *done;
+    PyObject *number, *done, *type, *value, *trace;
 
     if (!py->is_worker || n == processors) return;
     processors = n;
+    PyErr_Fetch(&type, &value, &trace);
     number = PyLong_FromLong(n);
     done = number ? py_ask(PY_HOOK_GRANT, number, NULL) : NULL;
     if (!done) PyErr_WriteUnraisable(NULL);
     Py_XDECREF(number);
     Py_XDECREF(done);
+    PyErr_Restore(type, value, trace);
 }
 
 /* A function says in its call how many it has, unless it is one. */
@@ -330,6 +333,8 @@ static void running_begin(running *r, manta_task *t)
     if (r->is_method && methods_are_calm) manta_task_stay_calm(t);
     r->next = all_running;
     all_running = r;
+    /* Perhaps it was told when this was not here yet. */
+    if (manta_task_is_cancelled(t)) (void)py_interrupt_call(r->task);
 }
 
 /* A cancel that came too late must not interrupt the next call. */
@@ -466,6 +471,7 @@ bool py_interrupt_call(uint64_t task)
     running *r = find_running(task);
 
     if (!r || r->is_method) return false;
+    if (r->is_told) return true;
     r->is_told = true;
     if ((unsigned long)r->thread == py->main_thread)
         (void)pthread_kill(r->thread, SIGINT); /* which also ends a sleep */

@@ -13,7 +13,7 @@
 #include "os/sys.h"
 
 #define MOST_FRAMES 64
-#define LIMIT_MS    1000
+#define LIMIT_MS    4000
 #define OWN_FRAMES  2 /* the handler, and the kernel's way into it */
 
 static void *frames[MOST_FRAMES];

@@ -10,7 +10,8 @@ import numpy as np
 
 import manta
 
-FORBIDDEN = {"jit_compile=True": {"jit_compile": True}, "reduction=sum": {"loss": keras.losses.MeanSquaredError(reduction="sum")}}
+FORBIDDEN = {"jit_compile=True": {"jit_compile": True}, "reduction=sum": {"loss": keras.losses.MeanSquaredError(reduction="sum")},
+             "reduction=None": {"loss": keras.losses.MeanSquaredError(reduction=None)}}
 
 
 def data(n):
@@ -53,6 +54,32 @@ class OwnBatches(keras.utils.PyDataset):
     def __getitem__(self, k):
         x, y = data(8 * (k + 1))
         return x[-8:], y[-8:]
+
+
+class Trains(keras.Model):
+    """Has no call() and is never built: it trains another model in its step, as one of two networks that play against each other."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.built = keras.backend.backend() == "torch"         # which would call it otherwise, with any number of processes
+
+    def train_step(self, batch):
+        x, y = batch
+        if keras.backend.backend() == "torch":
+            import torch
+            self.zero_grad()
+            loss = keras.ops.mean(keras.ops.square(self.inner(x, training=True) - y))
+            loss.backward()
+            loss = loss.detach()
+            with torch.no_grad():
+                self.optimizer.apply([v.value.grad for v in self.inner.trainable_weights], self.inner.trainable_weights)
+        else:
+            import tensorflow as tf
+            with tf.GradientTape() as tape:
+                loss = keras.ops.mean(keras.ops.square(self.inner(x, training=True) - y))
+            self.optimizer.apply(tape.gradient(loss, self.inner.trainable_weights), self.inner.trainable_weights)
+        return {"own": loss}
 
 
 class StopsAt(keras.callbacks.Callback):
@@ -104,6 +131,18 @@ def trainings(strategy):
         rows = slice(16 * k + strategy.rank, 16 * k + 16, strategy.num_replicas_in_sync)
         model.train_on_batch(x[rows], y[rows])
     out["on batch"] = told(model)
+    with strategy.scope():                              # of a batch the ranks have different numbers of rows
+        twin = keras.Sequential([keras.Input((5,)), *model.layers])
+        twin.compile(model.optimizer, "mse")
+    rows = slice(0, 16) if strategy.num_replicas_in_sync == 1 else slice(0, 12) if strategy.rank == 0 else slice(12, 16)
+    for one in (model, twin, model, model):
+        one.train_on_batch(x[rows], y[rows])
+    out["two models with one optimizer"] = told(model)
+    inner = dense(strategy)
+    model = strategy.prepare(Trains(inner))
+    model.compile("sgd")
+    model.fit(x[:48], y[:48], batch_size=16, shuffle=False, verbose=0)
+    out["without a call"] = told(model)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
         model = dense(strategy)
@@ -124,6 +163,16 @@ def agreements(strategy):
     model = dense(strategy, with_input=False)
     model.fit(OwnBatches(2 if rank == 0 else 5), epochs=2, verbose=0, shuffle=False)
     out["unequal the other way"] = told(model)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((5,)), keras.layers.BatchNormalization(momentum=0.0), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.fit(OwnBatches(5 if rank == 0 else 2), verbose=0, shuffle=False)
+    each = [data(8 * n)[0][-8:].mean(0) for n in (5, 2)]            # of the last batch of each rank
+    counted = keras.ops.convert_to_numpy(model.layers[0].moving_mean.value)
+    out["unequal statistics"] = {"mean": bool(np.allclose(counted, np.mean(each, 0), atol=1e-5)), **told(model)}
+    model = dense(strategy)
+    history = model.fit((OwnBatches(3)[k] for k in range(3 if rank == 0 else 2)), epochs=2, steps_per_epoch=2, verbose=0)
+    out["no batch in an epoch"] = told(model, history)
     for name, stop in (("stops after an epoch", StopsAt(1)), ("stops within an epoch", StopsAt(1, 0))):
         model = dense(strategy)
         history = model.fit(OwnBatches(4), epochs=5, verbose=0, callbacks=[stop] if rank == 1 else [])

@@ -67,7 +67,10 @@ def test_ranks_agree(backend):
     assert first["statistics"]["seeds"] != second["statistics"]["seeds"]
     assert first["saved"]["same"] and first["saved"]["class"] == "Sequential"
     assert first["own step"]["history"] == second["own step"]["history"] == {"rows": [7.5]}
-    assert sorted(first["refused"]) == ["jit_compile=True", "reduction=sum"]
+    assert sorted(first["refused"]) == ["jit_compile=True", "reduction=None", "reduction=sum"]
+    assert first["unequal statistics"]["mean"]
+    assert first["no batch in an epoch"]["history"] == second["no batch in an epoch"]["history"]
+    assert len(first["no batch in an epoch"]["history"]["loss"]) == 2
 
 
 LOOP = """
@@ -121,6 +124,45 @@ def test_in_the_loop_of_a_trainer(tmp_path, backend):
     assert [(r["ranks"], r["backend"]) for r in last] == [(2, backend)] * 2 and len({r["weights"] for r in last}) == 1
     losses = [r["loss"] for r in reports if "loss" in r]
     assert len(losses) == 4 and len(set(losses)) == 2
+
+
+def test_a_rank_without_batches_updates_where_its_variables_are():
+    """The sum comes in the memory of the processor, and the optimizer has it on the device of each variable."""
+    need("torch")
+    import types
+    import torch
+    from manta._strategy._gradients import Averaged
+
+    class Optimizer:
+        def apply(self, grads, variables):
+            self.given = [str(g.device) for g in grads]
+
+    step = types.SimpleNamespace(add_up=lambda address, n, dtype: None)
+    variables = [types.SimpleNamespace(shape=(2, 3), dtype="float32", value=torch.zeros(2, 3, device=d)) for d in ("meta", "cpu")]
+    optimizer = Optimizer()
+    Averaged(step, optimizer, 0, True, lambda: None).mirror(12, variables)
+    assert optimizer.given == ["meta", "cpu"]
+
+
+def test_alone_nothing_is_changed():
+    """One rank compiles as Keras does, and a model that Keras has compiled is taken as it is, also where that is by XLA."""
+    need("keras", "torch")
+    done = run_python("-c", """
+import keras, manta
+from manta._strategy import KerasStrategy
+from manta._strategy._group import Group
+keras.Model._resolve_auto_jit_compile = lambda model: True
+def model(): return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+def compiled(model):
+    model.compile("sgd", "mse")
+    return model
+alone = manta.keras_strategy()
+two = Group(0, 1, None)
+two.size = 2
+two = KerasStrategy(keras, two, True)
+print([compiled(s.prepare(model())).jit_compile for s in (alone, two)], [s.prepare(compiled(model())).jit_compile for s in (alone, two)])
+""", env={"KERAS_BACKEND": "torch"})
+    assert done.stdout.splitlines()[-1:] == ["[True, False] [True, False]"], done.stdout + done.stderr
 
 
 def test_processes_that_cannot_meet_are_refused():

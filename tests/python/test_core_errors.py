@@ -80,6 +80,21 @@ def test_an_exception_that_cannot_be_pickled_arrives_as_text():
         manta.get(locked.remote())
 
 
+@pytest.mark.parametrize("processors", [1, 2])
+def test_what_was_raised_outlives_the_end_of_a_grant(processors):
+    """A function with two processors gives one back when it ends, also by an exception."""
+    @manta.remote(num_cpus=processors)
+    def f(fails):
+        if fails:
+            raise ValueError("mine")
+        return os.environ["OMP_NUM_THREADS"]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="mine"):
+            manta.get(f.remote(True))
+    if "OMP_NUM_THREADS" not in os.environ:
+        assert manta.get([f.remote(False), f.options(num_cpus=1).remote(False)]) == [str(processors), "1"]
+
+
 def test_causes_are_in_the_traceback():
     @manta.remote
     def chained():

@@ -28,6 +28,15 @@ def test_ranks_have_the_batches_of_one_process(n, batch, size):
         assert got == list(range(k, min(k + batch, n)))
 
 
+def test_what_is_no_array_is_left_to_keras():
+    """Labels in a list of Python's, or numbers of different lengths: Keras says what is wrong with them."""
+    from manta._strategy._share import divide_arrays
+    tree = types.SimpleNamespace(flatten=lambda data: [leaf for part in data for leaf in (part if isinstance(part, list) else [part])])
+    x = np.zeros((8, 2))
+    for y in ([0, 1] * 4, np.zeros(7), np.float32(1)):
+        assert divide_arrays(tree, (x, y, None), 4, 0, 2) == ((x, y, None), 4)
+
+
 def of_keras(monkeypatch, backend, version="3.15.1"):
     """A keras that has a version and a backend, and nothing else."""
     keras = types.ModuleType("keras")

@@ -163,6 +163,35 @@ def test_prints_reach_the_drivers_own_stream(python):
     assert out.stderr.endswith(") careful\n")
 
 
+TALKS = """
+import itertools, sys, threading
+import manta
+sent = threading.Semaphore(0)
+@manta.remote
+def keep(text): pass
+@manta.remote
+def talk():
+    for i in itertools.count(): print(i)
+class Tee:
+    def write(self, text):
+        keep.remote(text)
+        manta.put(text)
+        sent.release()
+    def flush(self): pass
+sys.stdout = Tee()
+manta.init(num_cpus=2)
+ref = talk.remote()
+for _ in range(20): sent.acquire()
+if sys.argv[1] == "shutdown": manta.shutdown()
+"""
+
+
+@pytest.mark.parametrize("how", ["shutdown", "exit"])
+def test_a_stream_may_use_the_runtime_while_it_ends(python, how):
+    """What workers print last is shown while the runtime ends, which waits for it; the stream is refused then, and does not wait."""
+    assert python("-c", TALKS, how).returncode == 0
+
+
 # ---- references by themselves ----
 
 def test_a_reference_of_bytes_is_a_name(ray):

@@ -151,8 +151,10 @@ class Averaged:
             rows: dict[str, Any] = {k: torch.zeros(_count(self._shapes, k), dtype=getattr(torch, k)) for k in _kinds(self._shapes)}
             for kind, row in rows.items():
                 self._step.add_up(row.data_ptr(), row.numel(), kind)
+            owners = self._optimizer._trainable_variables if self._variables is None else self._variables
+            parts = [None if part is None else part.to(v.value.device) for part, v in zip(self._parts(rows), owners)]
             with torch.no_grad():
-                self._apply(self._optimizer, self._parts(rows), self._variables)
+                self._apply(self._optimizer, parts, self._variables)
             return
         import tensorflow as tf
         sums = {}

@@ -44,7 +44,8 @@ class SharedModel:
             vars(model)[name] = getattr(self, name.lstrip("_"))
         vars(model)[_MARK] = self
         if getattr(model, "compiled", False):
-            self._refuse(model.jit_compile)
+            if group.size > 1:
+                model.jit_compile = False   # Keras has decided it by itself, perhaps: what was asked for is not kept
             model.train_function = None
 
     # ---- what the model's methods are ----
@@ -55,13 +56,15 @@ class SharedModel:
         if jit != "auto":
             self._refuse(jit)
         out = self._own["compile"](*args, **kwargs)
-        if jit == "auto":
+        if jit == "auto" and self._group.size > 1:
             self._model.jit_compile = False
         self._refuse_sum()
         return out
 
     def compile_from_config(self, config: Any) -> Any:
-        return self._own["compile_from_config"]({**config, "jit_compile": False})      # a file does not say who asked for it
+        if self._group.size > 1:
+            config = {**config, "jit_compile": False}       # a file does not say who asked for it
+        return self._own["compile_from_config"](config)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         given = self._bound("fit", args, kwargs)
@@ -131,7 +134,10 @@ class SharedModel:
             self._end_epoch()
         self._add_metrics()
         out = self._own["_get_metrics_result_or_logs"](logs)
-        return self._mean_of_logs(logs) if out is logs else out
+        if out is logs and not logs:        # no batch was this rank's: it takes part, and has the metrics of all
+            out = self._model.get_metrics_result()
+        mean = self._mean_of_logs(logs if out is logs else {})
+        return mean if out is logs else out
 
     # ---- the beginning ----
 
@@ -142,8 +148,8 @@ class SharedModel:
         kind = self._keras.optimizers.Optimizer
         found = {name: value for name, value in vars(self._model).items() if isinstance(value, kind)}
         for index, name in enumerate(sorted(found)):
-            known = self._optimizers.get(index)
-            if known is None or known._optimizer is not found[name]:
+            known = self._optimizers.get(index)     # another model that has the same optimizer may have set its own since
+            if known is None or known._optimizer is not found[name] or vars(found[name]).get("apply") != known.apply:
                 self._optimizers[index] = Averaged(self._step, found[name], index, self._is_torch, self._begin)
 
     def _build(self, given: Mapping[str, Any]) -> None:
@@ -166,7 +172,9 @@ class SharedModel:
                                "begin it with an Input, or call build()")
 
     def _is_built(self) -> bool:
-        return all(layer.built for layer in self._model._flatten_layers())
+        """A model without a call() of its own, which trains others in its train_step, is built when they are."""
+        has_call = type(self._model).call is not self._keras.Model.call
+        return all(layer.built for layer in self._model._flatten_layers(include_self=has_call))
 
     def _begin(self) -> None:
         """Gives all ranks rank 0's weights, if there are weights that it has not given."""
@@ -244,10 +252,10 @@ class SharedModel:
 
     def _end_epoch(self) -> None:
         best = join(self._step, [self._optimizers[k] for k in sorted(self._optimizers)], self._model.trainable_variables, self._stop)
+        self._mean_of_counted()             # before they are given: what the others have counted counts as well
         if best is not None:                # outside of a compiled step the last bit may come out differently
             self._begun = 0
             self._give_weights(best)
-        self._mean_of_counted()
 
     def _mean_of_counted(self) -> None:
         """What layers have counted in this epoch: of numbers the mean, of anything else rank 0's."""
@@ -361,8 +369,9 @@ class SharedModel:
 
     def _refuse_sum(self) -> None:
         losses = self._keras.tree.flatten(getattr(self._model, "loss", None))
-        if self._group.size > 1 and any(getattr(one, "reduction", None) == "sum" for one in losses):
-            raise ValueError("keras_strategy(): a loss with reduction=\"sum\" grows with the batch, and the ranks' gradients are "
+        wrong = [x for x in (getattr(one, "reduction", "mean") for one in losses) if x in ("sum", "none", None)]
+        if self._group.size > 1 and wrong:
+            raise ValueError(f"keras_strategy(): a loss with reduction={wrong[0]!r} grows with the batch, and the ranks' gradients are "
                              "averaged; use \"sum_over_batch_size\"")
 
 

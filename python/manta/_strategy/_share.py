@@ -66,9 +66,10 @@ def are_arrays(tree: Any, x: Any) -> bool:
 def divide_arrays(tree: Any, data: tuple[Any, ...], batch: Optional[int], rank: int, size: int) -> tuple[tuple[Any, ...], int]:
     """The rank's rows of (x, y, sample_weight), and its number of rows in a whole batch."""
     batch = batch or BATCH
-    counts = sorted({int(leaf.shape[0]) for leaf in _leaves(tree, data)})
+    shapes = [getattr(leaf, "shape", None) or (-1,) for leaf in _leaves(tree, data)]
+    counts = sorted({int(shape[0]) for shape in shapes})
     rows = rows_of(counts[0], batch, rank, size) if len(counts) == 1 else None
-    if rows is None:                        # Keras says what is wrong with arrays of different lengths
+    if rows is None:                        # Keras says what is wrong with arrays of different lengths, and with what is none
         return data, batch
     def take(leaf: Any) -> Any:
         return None if leaf is None else _taken(leaf, rows)

@@ -64,8 +64,16 @@ def printers(verbose: str | int) -> list[Callback]:
     """What prints for verbose: with 1 a bar, if the output is a terminal, and otherwise lines, with 0 nothing; "auto" is 1."""
     if verbose in (0, False):
         return []
-    is_bar = verbose in (1, True, "auto") and sys.stdout.isatty()
-    return [Bar() if is_bar else Printer()]
+    return [Bar() if verbose in (1, True, "auto") and _can_draw(sys.stdout) else Printer()]
+
+
+def _can_draw(stream: Any) -> bool:
+    """Whether it is a terminal that has the letter of a bar; a program without standard output has None."""
+    try:
+        "━".encode(getattr(stream, "encoding", None) or "utf-8")
+        return bool(stream.isatty())
+    except (AttributeError, LookupError, UnicodeError, ValueError):
+        return False
 
 
 def _numbers(logs: Mapping[str, float] | None) -> str:
