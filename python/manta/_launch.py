@@ -197,6 +197,7 @@ class Launcher:
         self._deadline: Optional[float] = None          # when they, or what is written last, will have had their time
         self._hurry = False                             # it is past, or somebody has asked twice
         self._is_full = False                           # an output could not be written
+        self._held: list[socket.socket] = []            # the ports of the attempt that runs
         try:
             self._folder: Optional[str] = tempfile.mkdtemp(prefix="manta-launch-")     # where ranks of keras_strategy() meet
         except OSError:
@@ -234,6 +235,8 @@ class Launcher:
                 if log.error is not None:
                     self._say(f"manta launch: {log.path} is not whole: {log.error}")
             self._flush()
+            for s in self._held:
+                s.close()
             self._guard.end()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
@@ -245,21 +248,24 @@ class Launcher:
 
     def _attempt(self, attempt: int, environment: Mapping[str, str]) -> None:
         self._failure, self._told_at, self._deadline, self._hurry, self._killed = None, None, None, False, []
-        held: list[socket.socket] = []
+        self._hold_ports()
+        ports = [s.getsockname()[1] for s in self._held]
+        if self._folder is not None:
+            environment = {**environment, "MANTA_RANKS": f"unix:{self._folder}/{attempt}"}
+        for rank in range(self._options.n):
+            self._start(rank, {**environment, **rank_variables(self._options, rank, attempt, ports)})
+        while self._ranks:
+            self._step()
+
+    def _hold_ports(self) -> None:
+        """Ports for an attempt, none of which was of the one before."""
+        before, self._held = self._held, []
         try:
-            try:
-                held += [reserve_port() for _ in range(self._options.n + 1)]
-            except OSError as e:
-                raise LaunchError(f"no port can be had: {e.strerror}", 1) from None
-            ports = [s.getsockname()[1] for s in held]
-            if self._folder is not None:
-                environment = {**environment, "MANTA_RANKS": f"unix:{self._folder}/{attempt}"}
-            for rank in range(self._options.n):
-                self._start(rank, {**environment, **rank_variables(self._options, rank, attempt, ports)})
-            while self._ranks:
-                self._step()
+            self._held += [reserve_port() for _ in range(self._options.n + 1)]
+        except OSError as e:
+            raise LaunchError(f"no port can be had: {e.strerror}", 1) from None
         finally:
-            for s in held:
+            for s in before:
                 s.close()
 
     def _start(self, number: int, environment: Mapping[str, str]) -> None:

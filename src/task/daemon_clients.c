@@ -36,7 +36,8 @@
 #include "os/sys.h"
 #include "task/worker_trace.h"
 
-#define REAP_WAIT_NS   200000000 /* how long to wait for the reason of a death */
+#define REAP_WAIT_NS                                                                                         \
+    1000000000 /* how long to wait for the reason of a death, which a nursery may be slow to tell */
 #define STATUS_UNKNOWN (-1)
 #define SPARE_FILES    64
 

@@ -35,7 +35,7 @@ _core: Any = _plain_core            # which have no types
 _failures: Any = _plain_failures
 _groups: Any = _plain_groups
 
-DEATHS_S = 1.0          # how long deaths are waited for when a loop has raised
+DEATHS_S = 1.0          # how long deaths are looked for when a loop has raised
 Task = tuple[Callable[..., Any], Any, bool]
 
 
@@ -126,11 +126,24 @@ class Attempt:
             failures += self._take(ready, pending)
             self._look_for_problems()
         end = time.monotonic() + DEATHS_S
-        while failures and pending and not any(f.is_death for f in failures) and time.monotonic() < end:
-            ready, _ = _core.wait(list(pending), num_returns=1, timeout=max(end - time.monotonic(), 0))
+        while failures and pending and not any(f.is_death for f in failures) and \
+                (time.monotonic() < end or any(map(self._is_gone, pending.values()))):
+            ready, _ = _core.wait(list(pending), num_returns=1, timeout=max(end - time.monotonic(), 0.05))
             failures += self._take(ready, pending)
         failures.sort(key=lambda f: not f.is_death)         # those that died first; sort() keeps the order of the others
         return failures
+
+    def _is_gone(self, rank: int) -> bool:
+        """Whether the rank's process has ended, although the node has not said so yet."""
+        try:
+            pid = _core.get(self._starts[rank], timeout=0)
+        except Exception:  # noqa: BLE001  it has not begun
+            return False
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
 
     def _take(self, ready: Sequence[Any], pending: dict[Any, int]) -> list[Failure]:
         out = []
