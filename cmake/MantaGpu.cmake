@@ -6,6 +6,7 @@
 # are the processor's (docs/numerics.md).
 set(MANTA_GPU_TARGETS "-gencode=arch=compute_90a,code=sm_90a;-gencode=arch=compute_80,code=compute_80" CACHE STRING
     "What GPU kernels are compiled for, as nvcc is told")
+set(MANTA_GPU_KERNELS "" CACHE FILEPATH "A fat binary that another build of this tree has made; empty: nvcc makes one here")
 
 # MANTA_NVCC and MANTA_CUDA_INCLUDE, of CUDA 12.0 or later; `lacks` becomes what is not there, or nothing.
 function(manta_find_nvcc lacks)
@@ -36,26 +37,36 @@ endfunction()
 
 macro(manta_gpu_kernels)
   # The fake device's bodies are loops over single elements: optimised in every build, tests wait for them.
-  if(NOT MANTA_SANITIZE)
+  # A sanitizer sees the same bodies in one of the two files, which takes most of a minute to compile then.
+  if(MANTA_SANITIZE)
+    set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/tensor/device_fake_reference.c
+                 APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all)
+  else()
     set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/tensor/device_fake_reference.c
                  ${CMAKE_SOURCE_DIR}/src/tensor/device_fake_avx2.c APPEND PROPERTY COMPILE_OPTIONS -O2)
   endif()
   manta_find_nvcc(gpu_lacks)
   if(NOT gpu_lacks AND TARGET manta_gpu)
-    set(gpu_image ${CMAKE_BINARY_DIR}/gpu/kernels.fatbin)
-    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/gpu)
-    add_custom_command(OUTPUT ${gpu_image}
-      COMMAND ${MANTA_NVCC} -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-              ${MANTA_GPU_TARGETS} -fatbin -MD -MF ${gpu_image}.d -MT ${gpu_image}
-              -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
-              -o ${gpu_image} ${CMAKE_SOURCE_DIR}/src/gpu/kernels.cu
-      DEPENDS ${CMAKE_SOURCE_DIR}/src/gpu/kernels.cu DEPFILE ${gpu_image}.d
-      COMMENT "Compiling kernels for GPUs" VERBATIM)
+    if(MANTA_GPU_KERNELS)
+      set(gpu_image ${MANTA_GPU_KERNELS})
+    else()
+      set(gpu_image ${CMAKE_BINARY_DIR}/gpu/kernels.fatbin)
+      file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/gpu)
+      add_custom_command(OUTPUT ${gpu_image}
+        COMMAND ${MANTA_NVCC} -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+                ${MANTA_GPU_TARGETS} -fatbin -MD -MF ${gpu_image}.d -MT ${gpu_image}
+                -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
+                -o ${gpu_image} ${CMAKE_SOURCE_DIR}/src/gpu/kernels.cu
+        DEPENDS ${CMAKE_SOURCE_DIR}/src/gpu/kernels.cu DEPFILE ${gpu_image}.d
+        COMMENT "Compiling kernels for GPUs" VERBATIM)
+    endif()
+    add_custom_target(manta_gpu_image DEPENDS ${gpu_image})
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/gpu/image.c PROPERTIES OBJECT_DEPENDS ${gpu_image})
     target_compile_definitions(manta_gpu PRIVATE MANTA_GPU MANTA_GPU_IMAGE="${gpu_image}")
     target_include_directories(manta_gpu SYSTEM PRIVATE ${MANTA_CUDA_INCLUDE})
     message(STATUS "Kernels for GPUs: ${MANTA_NVCC}")
   else()
+    add_custom_target(manta_gpu_image)
     message(STATUS "Kernels for GPUs: left out (${gpu_lacks})")
   endif()
 endmacro()

@@ -33,6 +33,7 @@ VENV = ROOT / "build" / "venv"
 OLD_VENV = ROOT / "build" / "venv-old"      # the oldest Keras 3
 PYTHON_VENV = ROOT / "build" / "venv-python"        # what tests/python needs
 CORES = len(os.sched_getaffinity(0))
+TESTS_AT_ONCE = CORES + 1       # many do little but wait
 SOURCE_FOLDERS = ["src", "include", "tests", "examples", "bench"]
 
 
@@ -156,9 +157,16 @@ def files(*patterns):
 
 
 def configure(stage, preset, name, *options):
-    """Configures build/check/NAME from a preset with warnings as errors; returns the folder."""
-    folder = BUILD / name
+    """Configures build/check/NAME from a preset with warnings as errors; returns the folder.
+
+    Kernels for GPUs are compiled in build/check/gcc, once for all folders: nvcc takes most of a minute, whatever
+    the flags of the rest are."""
+    folder, kernels = BUILD / name, BUILD / "gcc" / "gpu" / "kernels.fatbin"
+    if name != "gcc":
+        first = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+        stage.must("cmake", "--build", first, "--target", "manta_gpu_image", what="compiling kernels for GPUs", timeout_s=1800)
     stage.must("cmake", "--preset", preset, "-B", folder, "-DMANTA_WERROR=ON", "-DMANTA_PYTHON=ON",
+               f"-DMANTA_GPU_KERNELS={kernels if name != 'gcc' and kernels.is_file() else ''}",
                f"-DPython_EXECUTABLE={sys.executable}", *options, what="configuring")
     return folder
 
@@ -174,7 +182,7 @@ def ctest(stage, folder, *options, env=None, wrap=()):
     report = folder / "ctest.xml"
     report.unlink(missing_ok=True)
     # The sizes keep ctest from cutting the summary off a long output.
-    rc = stage.run(*wrap, "ctest", "--test-dir", folder, "-j", CORES, "--output-on-failure", "--no-tests=error",
+    rc = stage.run(*wrap, "ctest", "--test-dir", folder, "-j", TESTS_AT_ONCE, "--output-on-failure", "--no-tests=error",
                    "--output-junit", report, "--test-output-size-passed", 2 ** 22,
                    "--test-output-size-failed", 2 ** 22, *options,
                    env=env, timeout_s=1800)
@@ -370,7 +378,7 @@ def pytest(stage, marks, timeout_s, env=None):
     report = LOGS / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
     # One file's tests stay together: what they make is theirs alone.
-    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", CORES, "--dist", "loadfile",
+    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", TESTS_AT_ONCE, "--dist", "loadfile",
                    "-m", marks, f"--junitxml={report}", "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
                                      "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
     counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
@@ -380,7 +388,7 @@ def pytest(stage, marks, timeout_s, env=None):
         stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
 
 
-def python_tests(stage, folder, name, *options, python=None, tests="tests/python", env=None, timeout_s=900):
+def python_tests(stage, folder, name, *options, python=None, tests="tests/python", env=None, timeout_s=2400):
     """Runs tests of the Python package of a build folder, by an interpreter that has what they import."""
     python = python or venv(stage, PYTHON_VENV, "tests/python/requirements.txt")
     if python is None:
@@ -388,7 +396,7 @@ def python_tests(stage, folder, name, *options, python=None, tests="tests/python
         return
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
-    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", CORES, "--dist", "loadfile",
+    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", TESTS_AT_ONCE, "--dist", "loadfile",
                    f"--junitxml={report}", *options, tests,
                    env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder),
                         "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
@@ -410,7 +418,7 @@ def stage_python(stage):
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder, "manta_python")
     python_tests(stage, folder, "python", "-m", "long or not long" if stage.options.long else "not long",
-                 timeout_s=3600 if stage.options.long else 900)
+                 timeout_s=3600 if stage.options.long else 2400)
     folder = configure(stage, "asan", "asan", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder, "manta_python")
     # The interpreter keeps what it has until it ends: leaks are not to be told from that. Its own
@@ -437,7 +445,7 @@ def stage_peers(stage):
 
 def stage_cli(stage):
     """the command line and the Python clients that read our files (pytest)"""
-    pytest(stage, "not long and not chaos and not clients", 900)
+    pytest(stage, "not long and not chaos and not clients", 2400)
 
 
 def stage_clients(stage):
