@@ -79,16 +79,16 @@ def heed_signals():
 class Running:
     """The program while it runs, in a process group of its own."""
 
-    def __init__(self, args, cwd, env):
+    def __init__(self, args, cwd, env, held=False):
         self.args = [str(a) for a in args]
         self.process = subprocess.Popen([str(PROGRAM), *self.args], cwd=cwd, env=env, text=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        start_new_session=True, preexec_fn=heed_signals)
+                                        start_new_session=True, preexec_fn=heed_signals, pipesize=4096 if held else -1)
 
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, timeout_s=60):
+    def wait(self, timeout_s=240):
         """Waits for the end; past the deadline everything is killed and the test fails with the output."""
         # Not communicate(): it reads past what a test that looked at some lines has left in the buffer.
         parts = {"stdout": "", "stderr": ""}
@@ -130,13 +130,15 @@ def environment(tmp_path):
 
 @pytest.fixture
 def start(tmp_path, environment):
-    """start(*args, env={}, cwd=None): the program, running. What is still running at the end is killed."""
+    """start(*args, env={}, cwd=None, held=False): the program, running. What is still running at the end is killed.
+
+    `held`: what it says goes through a page, so that one that says much cannot be through before it is listened to."""
     if not PROGRAM.is_file():
         pytest.fail(f"{PROGRAM} is not built")
     running = []
 
-    def starter(*args, env=None, cwd=None):
-        r = Running(args, cwd or tmp_path, {**environment, **(env or {})})
+    def starter(*args, env=None, cwd=None, held=False):
+        r = Running(args, cwd or tmp_path, {**environment, **(env or {})}, held)
         running.append(r)
         return r
 
@@ -151,8 +153,8 @@ def start(tmp_path, environment):
 
 @pytest.fixture
 def manta(start):
-    """manta(*args, status=0, timeout_s=60, env={}, cwd=None): a run to its end, with the status it must have (None: any)."""
-    def runner(*args, status=0, timeout_s=60, env=None, cwd=None):
+    """manta(*args, status=0, timeout_s=240, env={}, cwd=None): a run to its end, with the status it must have (None: any)."""
+    def runner(*args, status=0, timeout_s=240, env=None, cwd=None):
         done = start(*args, env=env, cwd=cwd).wait(timeout_s)
         assert status is None or done.status == status, \
             f"manta {' '.join(done.args)}: status {done.status}, expected {status}\n{done.stdout}\n{done.stderr}"

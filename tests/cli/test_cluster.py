@@ -139,11 +139,14 @@ def test_lost_processes_come_back(manta, cluster, tmp_path):
     c = cluster(2)
     more = ("--save", "many.npz", "--run-dir", "run", "--resume")       # which is the chief's business
     for rank in range(2):
-        c.start(rank, *args, *more)
-    for victim in (1, 0):               # whoever is left tells when a while has passed
-        c.read_event(1 - victim, "epoch")
-        c.kill(victim)
-        c.start(victim, *args, *more)
+        c.start(rank, *args, *more, held=rank == 0)     # neither is far ahead of what the chief could say
+    assert c.read_event(0, "epoch")
+    c.kill(1)
+    c.start(1, *args, *more)
+    for event in ("recovered", "epoch"):
+        assert c.read_event(0, event)
+    c.kill(0)
+    c.start(0, *args, *more)
     done = c.wait()
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
     assert epochs_of(done[0][0])[-1] == epochs_of(one.events)[-1]
@@ -202,15 +205,15 @@ def test_an_evaluator_scores_checkpoints(cluster, tmp_path):
 
 def test_a_stopped_process_is_named_and_waited_for(manta, cluster, tmp_path):
     data = digits(tmp_path, n=64)
-    args = ("train", "mlp", "--data", data, "--epochs", 30, "--steps-per-epoch", 10, "--shards", 2, *TRAIN)
+    args = ("train", "mlp", "--data", data, "--epochs", 100, "--steps-per-epoch", 3, "--shards", 2, *TRAIN)
     manta(*args, "--save", "one.npz")
     c = cluster(2)
     for rank in range(2):
-        c.start(rank, *args, "--save", "many.npz")
-    c.read_event(1, "epoch")
+        c.start(rank, *args, "--save", "many.npz", held=rank == 0)
+    assert c.read_event(1, "epoch")
     c.running[1].send_signal(signal.SIGSTOP)
-    waiting = c.read_event(0, "waiting")
-    assert waiting["rank"] == 1 and "worker/1" in waiting["cause"] and "step" in waiting["cause"]
+    while "step" not in read_waiting_for(c, 0, 1)["cause"]:     # on a busy machine it was waited for at the beginning, too
+        pass
     c.running[1].send_signal(signal.SIGCONT)
     c.wait()
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
@@ -222,6 +225,7 @@ def read_waiting_for(c, rank, whom):
         event = c.read_event(rank, "waiting")
         assert event, f"rank {rank} has ended without having named rank {whom}"
         if event["rank"] == whom:
+            assert f"worker/{whom} (" in event["cause"], event
             return event
 
 
@@ -237,7 +241,7 @@ def test_all_name_the_one_that_keeps_them_waiting(cluster, tmp_path):
             c.read_event(rank, "epoch")
         c.running[stopped].send_signal(signal.SIGSTOP)
         for rank in {0, 1, 2, 3} - {stopped}:
-            assert f"worker/{stopped} (" in read_waiting_for(c, rank, stopped)["cause"]
+            read_waiting_for(c, rank, stopped)
         c.running[stopped].send_signal(signal.SIGCONT)
     c.wait()
 
@@ -250,9 +254,9 @@ def test_all_name_the_one_that_was_lost(cluster, tmp_path, victim):
     c = cluster(4)
     others = [rank for rank in range(4) if rank != victim]
     for rank in range(4):
-        c.start(rank, *args)
+        c.start(rank, *args, held=rank == others[0])
     for _ in range(3):
-        c.read_event(others[0], "epoch")
+        assert c.read_event(others[0], "epoch")
         c.kill(victim)
         c.start(victim, *args)
         causes = set()
@@ -261,6 +265,8 @@ def test_all_name_the_one_that_was_lost(cluster, tmp_path, victim):
             assert event["rank"] == victim, (rank, event)
             causes.add(event["cause"])
         assert len(causes) == 1 and f"worker/{victim}" in causes.pop()
+    while c.read_event(others[0], "epoch"):     # it is held: nobody would get on while another is listened to
+        pass
     c.wait()
 
 
@@ -311,8 +317,8 @@ def test_another_key_is_of_no_use(cluster, tmp_path):
     (tmp_path / "other.key").write_text("ab" * 32)
     (tmp_path / "other.key").chmod(0o600)
     c = cluster(2)
-    c.start(0, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 1)
-    c.start(1, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 1, "--cluster-key", "other.key")
+    c.start(0, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 100)
+    c.start(1, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 100, "--cluster-key", "other.key")
     done = c.wait(status=1)
     assert "another cluster key" in done[0][1]
     assert "worker/0" in done[1][1]
@@ -332,7 +338,7 @@ def test_another_key_ends_all(cluster, tmp_path, odd):
     for rank, (_, err) in enumerate(c.wait(status=1)):
         assert "--cluster-key" in err, err
         assert rank == odd or f"worker/{odd} ({c.addresses[odd]}) closes every connection" in err, err
-        assert err.count("turned away") <= 2, err
+        assert err.count("turned away") <= 4, err
 
 
 def test_one_that_is_refused_ends_all(cluster, tmp_path):
@@ -356,7 +362,7 @@ def test_many_strangers_are_counted(cluster, tmp_path):
             assert stranger.recv(1) == b""      # it has been turned away, without an answer
     c.start(1, "train", "mlp", "--data", data, *TRAIN)
     (_, err), _ = c.wait()
-    assert 1 <= err.count("turned away") <= 3 and "in all=200" in err.replace('"', ""), err
+    assert 1 <= err.count("turned away") <= 8 and "in all=200" in err.replace('"', ""), err
 
 
 def test_a_key_of_a_run_of_its_own(cluster, manta, tmp_path):
@@ -428,7 +434,7 @@ def test_two_hosts(manta, tmp_path, environment):
     configs = {f"CONFIG{i}": json.dumps({"cluster": hosts, "task": {"type": "worker", "index": i}}) for i in range(2)}
     done = subprocess.run(["unshare", "-rn", "sh", "-c", TWO_HOSTS, "sh", str(PROGRAM), *map(str, args),
                            "--cluster-key", "both.key", "--save", "many.npz"], cwd=tmp_path, text=True,
-                          env={**environment, **configs}, capture_output=True, timeout=60)
+                          env={**environment, **configs}, capture_output=True, timeout=240)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -455,7 +461,7 @@ def test_listens_where_tf_config_says(tmp_path, environment, own, listens):
     config = {"cluster": {"worker": [f"{own}:4711", "10.77.0.2:4711"]}, "task": {"type": "worker", "index": 0}}
     done = subprocess.run(["unshare", "-rn", "sh", "-c", LISTEN, "sh", str(PROGRAM), "train", "mlp", "--data",
                            digits(tmp_path), "--cluster-key", "both.key"], cwd=tmp_path, text=True,
-                          env={**environment, "TF_CONFIG": json.dumps(config)}, capture_output=True, timeout=60)
+                          env={**environment, "TF_CONFIG": json.dumps(config)}, capture_output=True, timeout=240)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
     assert f" {listens}:1267 " in done.stdout, done.stdout + done.stderr
@@ -489,7 +495,7 @@ def test_a_cut_network_is_noticed_and_heals(manta, tmp_path, environment):
     if not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
         pytest.skip("ip, unshare or nsenter is not installed")
     data = digits(tmp_path, n=64)
-    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 20, "--shards", 2, *TRAIN)
+    args = ("train", "mlp", "--data", data, "--epochs", 150, "--steps-per-epoch", 20, "--shards", 2, *TRAIN)
     manta(*args, "--save", "one.npz")
     (tmp_path / "both.key").write_text("5a" * 32)
     (tmp_path / "both.key").chmod(0o600)
@@ -497,7 +503,7 @@ def test_a_cut_network_is_noticed_and_heals(manta, tmp_path, environment):
     configs = {f"CONFIG{i}": json.dumps({"cluster": hosts, "task": {"type": "worker", "index": i}}) for i in range(2)}
     done = subprocess.run(["unshare", "-rn", "sh", "-c", CUT, "sh", str(PROGRAM), *map(str, args),
                            "--cluster-key", "both.key", "--save", "many.npz"], cwd=tmp_path, text=True,
-                          env={**environment, **configs, "MANTA_LOG": "info"}, capture_output=True, timeout=200)
+                          env={**environment, **configs, "MANTA_LOG": "info"}, capture_output=True, timeout=240)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
     assert done.returncode == 0, done.stderr + (tmp_path / "first.err").read_text() + (tmp_path / "other.err").read_text()
@@ -572,7 +578,7 @@ def test_a_lost_server_never_changes_the_result(manta, cluster, tmp_path, event,
     c.start(victim, *served)
     while c.read_event(0, "epoch"):
         pass
-    goes_on = c.running[0].wait(60) == 0
+    goes_on = c.running[0].wait(240) == 0
     if not goes_on:                     # its successor may have come too late to hear of the end
         c.kill(victim)
         c.running.pop(victim)
@@ -606,7 +612,7 @@ def test_a_lost_server_is_told_of(cluster, tmp_path):
     assert chief.returncode == 0, err
     assert (out + err).count("parameter server 0 failed") == 1, out + err
     for other in c.running[1:]:
-        other.communicate(timeout=60)
+        other.communicate(timeout=240)
         assert other.returncode == 0
 
 
@@ -636,8 +642,10 @@ def test_a_lost_chief_is_missed(cluster, tmp_path):
     assert c.read_event(0, "epoch")
     c.kill(0)
     for rank in (1, 2):
-        missing = c.read_event(rank, "waiting")["cause"]
-        assert "chief/0" in missing and c.addresses[0] in missing
+        while True:     # on a busy machine others may have been missed at the beginning
+            missing = c.read_event(rank, "waiting")["cause"]
+            if "chief/0" in missing and c.addresses[0] in missing:
+                break
     # It takes another's place only with the same work, and says what differs.
     for other, says in [(("--steps-per-epoch", 2), "its number of steps in an epoch is 3, not 2"),
                         (("--seed", 8), "its seed is 0, not 8"),
@@ -645,7 +653,7 @@ def test_a_lost_chief_is_missed(cluster, tmp_path):
                         (("--optimizer", "sgd"), "its optimizer is adam, not sgd"),
                         (("--batch", 16), "its batch size is 32, not 16")]:
         c.start(0, *args, *other)
-        out, err = c.running[0].communicate(timeout=60)
+        out, err = c.running[0].communicate(timeout=240)
         assert c.running[0].returncode == 1, out + err
         assert f"ps/0 is at another training than coordinator: {says}" in err, err
     c.start(0, *args)
@@ -662,7 +670,7 @@ def test_a_worker_with_other_options_is_refused(cluster, tmp_path):
     assert c.read_event(0, "epoch")
     c.kill(1)
     c.start(1, *args, "--seed", 5)
-    out, err = c.running[1].communicate(timeout=60)
+    out, err = c.running[1].communicate(timeout=240)
     assert c.running[1].returncode == 1, out + err
     assert "worker/0 is at another training than coordinator: its seed is 5, not 0" in err, err
     c.start(1, *args)

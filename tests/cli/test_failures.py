@@ -58,7 +58,7 @@ def test_a_run_in_another_place_is_called_by_its_folder(start, tmp_path, storage
     done = running.wait()
     command = done.stderr.partition("this goes on from here: manta ")[2]
     again = subprocess.run(["sh", "-c", f'"{PROGRAM}" {command.strip()} --steps-per-epoch 3'], capture_output=True,
-                           text=True, timeout=60, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+                           text=True, timeout=240, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
     assert "--steps-per-epoch 3 (it was begun with 100000000)" in again.stderr
 
 
@@ -84,7 +84,7 @@ def test_on_a_terminal(tmp_path, environment):
                     seen += more
             except OSError:  # the other side is closed
                 pass
-        assert p.wait(60) == 130
+        assert p.wait(240) == 130
     text = seen.decode()
     assert re.search(r"\n\x1b\[1;31mmanta: worker 0 failed\x1b\[0m\r\n  what   process \d+, killed by signal 9 \(Killed\)\r\n"
                      r"  where  epoch 1, step \d+\r\n  now    process \d+ is in its place", text), text[-3000:]
@@ -129,7 +129,7 @@ def test_a_worker_that_is_given_up(tmp_path, environment, storage):
                 return p.poll() is not None
 
             wait_until(kill_the_rest)
-            reader.join(60)
+            reader.join(240)
             assert p.returncode == 1
         finally:
             p.kill()

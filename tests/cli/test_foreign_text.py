@@ -120,5 +120,5 @@ def test_a_log_that_others_wrote(manta, tmp_path, storage):
 def test_on_a_terminal_that_reads_bytes(tmp_path, environment):
     """Bytes that are no UTF-8 are commands to some terminals."""
     done = subprocess.run([str(PROGRAM).encode(), b"inspect", b"a\x9b31mb.npz"], cwd=tmp_path, env=environment,
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=240)
     assert done.returncode == 1 and b"a?31mb.npz" in done.stderr and b"\x9b" not in done.stderr

@@ -56,7 +56,7 @@ def test_everything_killed_at_once_again_and_again(manta, start, storage, tmp_pa
             assert not shared_names(pid)  # so none can be left behind
         running.kill()
         wait_until(lambda: not processes_of(running.process.pid))
-        running.process.wait(60)
+        running.process.wait(240)
     if (storage / "k" / "config.json").exists():
         manta("train", "--resume", "k", "--json")
     else:  # killed before it had a name each time
@@ -79,7 +79,7 @@ def test_everything_killed_in_the_middle_of_things(manta, start, storage, tmp_pa
     wait_until(lambda: checkpoints(storage / "k")[-1:] >= [f"checkpoint-{cut:06}"])
     running.kill()
     wait_until(lambda: all(is_gone(pid) for pid in workers))
-    running.process.wait(60)
+    running.process.wait(240)
     done = manta("train", "--resume", "k", "--json")
     assert done.event("resumed")["checkpoint"].startswith(str(storage / "k"))
     assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()

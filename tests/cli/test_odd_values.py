@@ -26,7 +26,7 @@ import pytest
 
 from conftest import PROGRAM, heed_signals
 
-LIMIT_S = 60
+LIMIT_S = 240
 WIDTHS = (40, 80, 200)
 
 # What a command needs to do something small. Those that are left out start what others must end (start, launch,

@@ -297,7 +297,7 @@ def test_deaths_are_marked(manta, storage, tmp_path, axis, places):
 
 
 def test_a_worker_that_was_killed_is_marked(manta, start, storage, tmp_path):
-    running = start("train", "mnist-cnn", "--data", digits(tmp_path), "--workers", 2, "--epochs", 4, "--json", "--name", "k")
+    running = start("train", "mnist-cnn", "--data", digits(tmp_path), "--workers", 2, "--epochs", 1000000, "--json", "--name", "k")
     worker = read_event(running, "worker")
     read_event(running, "epoch")
     os.kill(worker["pid"], signal.SIGKILL)

@@ -49,9 +49,9 @@ def test_parameter_servers(manta, tmp_path):
 
 
 def test_kill_9_of_a_worker_changes_nothing(manta, start, tmp_path):
-    run = ("train", "mnist-cnn", "--data", digits(tmp_path), "--epochs", 4, *TRAIN, *MIXED)
+    run = ("train", "mnist-cnn", "--data", digits(tmp_path, n=32), "--epochs", 100, *TRAIN, *MIXED)
     manta(*run, "--save", "calm.npz")
-    running = start(*run, "--workers", 2, "--save", "killed.npz")
+    running = start(*run, "--workers", 2, "--save", "killed.npz", held=True)
     workers = [read_event(running, "worker") for _ in range(2)]
     read_event(running, "epoch")
     os.kill(workers[1]["pid"], signal.SIGKILL)
@@ -69,7 +69,7 @@ def test_kill_9_of_all_and_resume(manta, start, storage, tmp_path):
     running = start(*run, "--name", "a", "--save", "cut.npz")
     wait_until(lambda: checkpoints(storage / "a")[-1:] >= ["checkpoint-000003"])
     running.process.kill()
-    running.process.wait(30)
+    running.process.wait(240)
     for other in ("exact", "float32"):
         done = manta("train", "--resume", "a", "--precision", other, status=1)
         assert f"--precision {other} (it was begun with mixed_bfloat16)" in done.stderr

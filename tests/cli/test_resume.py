@@ -18,7 +18,7 @@ def begin(start, storage, tmp_path, name, *more, epochs=3):
     running = start("train", "mlp", "--data", digits(tmp_path), "--epochs", epochs, *BEGIN, "--name", name, *more)
     wait_until(lambda: checkpoints(storage / name)[-1:] >= ["checkpoint-000003"])
     running.process.kill()
-    running.process.wait(30)
+    running.process.wait(240)
 
 
 def finish(manta, storage, tmp_path, name, *more, epochs=3):

@@ -41,7 +41,7 @@ def calm(tmp_path_factory):
     """The weights of the same training in a folder."""
     folder = tmp_path_factory.mktemp("calm")
     arguments = [str(a) for a in train(folder, "--storage", folder / "runs", "--name", "a", "--save", "calm.npz")]
-    subprocess.run([PROGRAM, *arguments], cwd=folder, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run([PROGRAM, *arguments], cwd=folder, check=True, timeout=240, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -187,7 +187,7 @@ def test_a_renewal_without_an_answer_loses_no_lock(start, s3, there, tmp_path):
     running = start(*train(tmp_path, "--name", "a", "--epochs", 100000),
                     env={**there, "MANTA_STORAGE_LEASE_S": "3", "MANTA_S3_TIMEOUT_S": "4"})
     done = []
-    reader = threading.Thread(target=lambda: done.append(running.wait(120)), daemon=True)
+    reader = threading.Thread(target=lambda: done.append(running.wait(240)), daemon=True)
     reader.start()
     wait_until(lambda: count() > 2)
     before = whole()

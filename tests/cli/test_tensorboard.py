@@ -21,7 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from libmanta import LIB, EventsOptions, Hparam, Model, must, view
 
 ALL = {k: 0 for k in ("scalars", "tensors", "histograms", "images", "audio", "compressedHistograms")}
-START_S = 60        # a machine that is busy with everything else
+START_S = 240       # a machine that is busy with everything else
 
 
 class Writer:
@@ -204,7 +204,7 @@ def fetch(server, path, data=None, **query):
     url = server + "data/" + path + ("?" + urllib.parse.urlencode(query) if query else "")
     body = json.dumps(data).encode() if data is not None else None
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=START_S) as answer:
         return answer.read()
 
 

@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_of_once(tmp_path, environment):
         pytest.skip("may not mount a small file system here")
     try:
         done = subprocess.run([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path, n=8), "--run-dir", "small/a"],
-                              cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+                              cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
     finally:
         subprocess.run(["umount", str(small)], check=True)
     assert done.returncode == 1

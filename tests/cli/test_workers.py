@@ -42,10 +42,10 @@ def test_batch_is_per_worker(manta, tmp_path):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_kill_9_changes_nothing(manta, start, tmp_path, rank):
-    data = digits(tmp_path)
-    run = ("train", "mnist-cnn", "--data", data, "--epochs", 4, *TRAIN)
+    data = digits(tmp_path, n=32)
+    run = ("train", "mnist-cnn", "--data", data, "--epochs", 100, *TRAIN)
     manta(*run, "--save", "calm.npz")
-    running = start(*run, "--workers", 2, "--save", "killed.npz")
+    running = start(*run, "--workers", 2, "--save", "killed.npz", held=True)
     workers = [read_event(running, "worker") for _ in range(2)]
     read_event(running, "epoch")
     os.kill(workers[rank]["pid"], signal.SIGKILL)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 
-def wait_until(condition, timeout_s=60):
+def wait_until(condition, timeout_s=240):
     """Until the condition holds; the deadline only ends what would never come to pass."""
     end = time.monotonic() + timeout_s
     while not condition():
@@ -26,7 +26,7 @@ def kill_with_backup(start, backup, *run):
         running = start(*run)
         wait_until(lambda: list(backup.glob("checkpoint-*")) or running.process.poll() is not None)
         running.process.kill()
-        assert running.process.wait(60) in (0, -9)
+        assert running.process.wait(240) in (0, -9)
 
 
 def read_event(running, name):

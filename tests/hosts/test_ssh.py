@@ -8,7 +8,7 @@ import pytest
 
 from conftest import (PROGRAM, TRAIN, failure_of, longer, needs, pids_of, processes, rank_that_trains,
                       ranks)
-from world import NET, wait_for
+from world import NET, WAIT_S, wait_for
 
 pytestmark = needs("sshd", "ssh", "ssh-keygen", "ip", "nsenter")
 
@@ -44,9 +44,9 @@ def test_no_key_is_seen(ssh, launch):
 
 
 def test_a_killed_rank_is_replaced(ssh, launch, place):
-    one = subprocess.run([PROGRAM, *longer(60), "--save", "long.npz"], cwd=place, capture_output=True, check=True, timeout=300)
-    assert one.returncode == 0
-    run = launch(*ssh, program=longer(60, "--save", "killed.npz"))
+    many = 600          # seconds of work, of which the first moments have gone by when the rank is stopped
+    subprocess.run([PROGRAM, *longer(many), "--save", "long.npz"], cwd=place, capture_output=True, check=True, timeout=WAIT_S)
+    run = launch(*ssh, program=longer(many, "--save", "killed.npz"))
     victim = rank_that_trains(run, 1)
     os.kill(victim, signal.SIGSTOP)         # so that it is not through before it is killed: the others wait for it
     os.kill(victim, signal.SIGKILL)
@@ -57,7 +57,8 @@ def test_a_killed_rank_is_replaced(ssh, launch, place):
 
 def test_sigterm_writes_a_checkpoint(ssh, launch, place):
     run = launch(*ssh, program=longer(100000, "--run-dir", "stopped"))
-    rank_that_trains(run, 0)
+    for rank in range(2):       # one that is asked before it has begun ends as any program does
+        rank_that_trains(run, rank)
     run.process.send_signal(signal.SIGTERM)
     run.wait(75)
     assert "--resume" in run.text("stderr") and list((place / "stopped" / "checkpoints").iterdir())
@@ -85,7 +86,7 @@ def test_the_death_of_an_agent_ends_all(ssh, launch, world, which):
 
 
 def test_a_host_that_is_cut_off_ends_its_ranks(ssh, launch, world):
-    run = launch(*ssh, "--lease", 5, "--grace", 5, program=longer(100000))
+    run = launch(*ssh, "--lease", 20, "--grace", 5, program=longer(100000))
     for rank in range(2):
         rank_that_trains(run, rank)
     world.run("ip", "link", "set", world.hosts[1].link, "down")

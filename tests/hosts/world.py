@@ -23,7 +23,7 @@ import time
 NET = "10.77.0"
 SKIPPED = 77
 MARK = "MANTA_TEST_WORLD"
-WAIT_S = 120            # for what must come; nothing takes nearly so long, but a machine may be busy
+WAIT_S = 240            # for what must come; nothing takes nearly so long, but a machine may be busy
 
 
 def die_with_parent():

@@ -269,7 +269,7 @@ def test_several_calls_at_once():
 
         def meet(self):
             self.local.x = 1
-            return self.barrier.wait(30)
+            return self.barrier.wait(240)
 
     m = Meet.remote()
     assert sorted(manta.get([m.meet.remote() for _ in range(3)])) == [0, 1, 2]

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import manta
-from conftest import until
+from conftest import DEADLINE_S, until
 from manta import exceptions
 
 pytestmark = pytest.mark.sanitized
@@ -63,12 +63,12 @@ def test_await_gives_up_with_its_timeout(tmp_path):
 
 
 def test_futures():
-    assert add.remote(1).future().result(30) == 2
+    assert add.remote(1).future().result(DEADLINE_S) == 2
     assert manta.put(3).future().result(0) == 3
     with pytest.raises(ValueError):
-        fail.remote().future().result(30)
+        fail.remote().future().result(DEADLINE_S)
     futures = [add.remote(i).future() for i in range(100)]
-    assert [f.result(30) for f in futures] == list(range(1, 101))
+    assert [f.result(DEADLINE_S) for f in futures] == list(range(1, 101))
 
     async def main():
         return await asyncio.wrap_future(add.remote(5).future())
@@ -230,8 +230,8 @@ def test_cancel(tmp_path):
 
     @manta.remote
     def spin(path):
-        open(path, "w").close()
         try:
+            open(path, "w").close()     # from here on the interrupt may come
             while True:
                 pass
         except KeyboardInterrupt:
@@ -283,7 +283,7 @@ def test_a_cancel_in_the_turn_of_the_loop_that_begins_the_call(monkeypatch):
     _aio.cancel(7)
     _aio.cancel(7)
     held.set()
-    deferred, value, error = ended.get(timeout=60)
+    deferred, value, error = ended.get(timeout=DEADLINE_S)
     assert deferred[1] == 7 and value is None and isinstance(error, asyncio.CancelledError)
     assert not _aio._running and not _aio._cancelled and not _aio._calls
 
@@ -314,7 +314,7 @@ def test_a_cancel_while_the_arguments_are_read(tmp_path):
         manta.cancel(ref)
         open(late.paths[1], "w").close()
         with pytest.raises(exceptions.CancelledError):
-            manta.get(ref, timeout=60)
+            manta.get(ref, timeout=DEADLINE_S)
 
 
 def test_a_stream_that_is_held_back_is_cancelled():
@@ -332,4 +332,4 @@ def test_a_stream_that_is_held_back_is_cancelled():
         items = a.items.options(stream_window=1).remote()
         assert manta.get(next(items)) == 0
         items.close()
-        assert manta.get(a.answer.remote(), timeout=60) == "here"
+        assert manta.get(a.answer.remote(), timeout=DEADLINE_S) == "here"

@@ -9,17 +9,17 @@ import manta
 from conftest import until
 
 
+ROUNDS = 3      # what is left behind grows in each; a heap that was fuller once, as calls stood in line, does not
+
+
 def rss(pid):
-    """Private memory in KiB; None of a process that has ended."""
-    total = 0
+    """Memory of no file in KiB; None of a process that has ended. Whether a page is private would say who else lives: when a
+    sibling ends that a page was shared with, it becomes so without anybody having asked for memory."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as f:
-            for line in f:
-                if line.startswith(("Private_Clean", "Private_Dirty")):
-                    total += int(line.split()[1])
+            return next((int(line.split()[1]) for line in f if line.startswith("Anonymous:")), None)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return total
 
 
 def memory():
@@ -56,15 +56,19 @@ def check(n):
     try:
         actor = A.remote()
         churn(max(n // 5, 10000), actor)
-        before = memory()
-        churn(n, actor)
-        gc.collect()
         after = memory()
-        print(f"{n} calls, private KiB before and after: {before}, {after}")     # -s shows it
-        both = before.keys() & after.keys()
-        assert len(both) >= 3, (before, after)      # driver, daemon and the actor
-        for who in both:
-            assert after[who] - before[who] < 1500 + n // 200, (who, before, after)
+        for _ in range(ROUNDS):
+            before = after
+            churn(n, actor)
+            gc.collect()
+            after = memory()
+            print(f"{n} calls, KiB before and after: {before}, {after}")     # -s shows it
+            both = before.keys() & after.keys()
+            assert len(both) >= 3, (before, after)      # driver, daemon and the actor
+            grown = {who: (before[who], after[who]) for who in both if after[who] - before[who] >= 1500 + n // 200}
+            if not grown:
+                break
+        assert not grown
     finally:
         manta.shutdown()
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manta
+from conftest import DEADLINE_S
 
 pytestmark = pytest.mark.sanitized
 
@@ -249,7 +250,7 @@ def test_wait():
 
 def test_placement_groups():
     group = manta.placement_group_new([{"num_cpus": 1}, {"num_cpus": 1, "resources": {"disk": 1}}], "PACK", "mine")
-    assert manta.placement_group_wait(group, 20)
+    assert manta.placement_group_wait(group, DEADLINE_S)
     assert manta.get(manta.placement_group_ready(group)) is None
     assert manta.placement_group_find("mine") == group
     known = manta.placement_group_get(group)

@@ -1,6 +1,7 @@
 """Callbacks of a fit, in Python and of the library; Ctrl-C; exceptions."""
 import csv
 import io
+import re
 
 import pytest
 
@@ -171,12 +172,39 @@ def test_what_is_said_of_options():
 def test_what_is_printed(capsys):
     regression().fit(X, Y, epochs=2, callbacks=[])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Epoch 1/2" and lines[1].startswith("2/2 - 0s - ") and " - loss: " in lines[1] and len(lines) == 4
+    assert lines[0] == "Epoch 1/2" and re.match(r"2/2 - \d+s - ", lines[1]) and " - loss: " in lines[1] and len(lines) == 4
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+class Latin(Terminal):
+    encoding = "latin-1"
+
+
+class Plain:
+    """A stream that has what print() needs, and no more."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+def test_where_no_bar_can_be_drawn_are_lines(monkeypatch):
+    """On a terminal without the letter, on a stream that does not know what it is, and nowhere, where there is no stream."""
+    from manta.models._listen import Printer, printers
+    for stream in (Latin(), Plain(), None):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert type(printers("auto")[0]) is Printer
+        regression().fit(X, Y, epochs=1)
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("verbose, where, is_bar, is_silent", [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import manta.ray as _ray
-from conftest import until
+from conftest import DEADLINE_S, until
 
 pytestmark = pytest.mark.sanitized
 
@@ -255,7 +255,7 @@ def test_await(ray):
         return await f.remote(1), await asyncio.gather(*[f.remote(i) for i in range(3)])
 
     assert asyncio.run(main()) == (1, [0, 1, 2])
-    assert f.remote(5).future().result(timeout=60) == 5
+    assert f.remote(5).future().result(timeout=DEADLINE_S) == 5
 
 
 def test_an_async_actor(ray):
@@ -277,7 +277,7 @@ def test_an_async_actor(ray):
     assert ray.get(waiting) == [1, 1, 1]
 
 
-def test_cancel_what_has_not_begun(ray):
+def test_cancel_what_has_not_begun(ray, tmp_path):
     @ray.remote(num_cpus=2)
     def block(box):
         while not os.path.exists(box):
@@ -287,15 +287,13 @@ def test_cancel_what_has_not_begun(ray):
     def never():
         return 1
 
-    path = f"/tmp/manta-test-{os.getpid()}-cancel"
-    first = block.remote(path)
+    first = block.remote(tmp_path / "go")
     second = never.remote()
     ray.cancel(second)
     with pytest.raises(ray.exceptions.TaskCancelledError):
         ray.get(second)
-    open(path, "w").close()
+    (tmp_path / "go").touch()
     ray.get(first)
-    os.unlink(path)
 
 
 def test_variables_of_an_environment(ray):
@@ -444,7 +442,7 @@ def test_concurrency_groups(ray):
 
         @ray.method(concurrency_group="io")
         def meet(self):
-            return self.both.wait(60) >= 0
+            return self.both.wait(240) >= 0
 
         def plain(self):
             return 1

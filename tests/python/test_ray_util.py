@@ -3,6 +3,8 @@ import threading
 
 import pytest
 
+from conftest import DEADLINE_S
+
 
 @pytest.fixture
 def doubler(ray):
@@ -72,7 +74,7 @@ def test_placement_groups(ray):
     from manta.ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
     group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], name="pair")
     ray.get(group.ready())
-    assert group.wait(10) and group.bundle_count == 2 and group.bundle_specs == [{"CPU": 1}, {"CPU": 1}]
+    assert group.wait(DEADLINE_S) and group.bundle_count == 2 and group.bundle_specs == [{"CPU": 1}, {"CPU": 1}]
 
     @ray.remote(num_cpus=1)
     def f():
@@ -142,7 +144,7 @@ def test_a_pool_of_processes(ray):
         assert list(pool.imap(abs, [-1, 2])) == [1, 2] and sorted(pool.imap_unordered(abs, [-2, 1])) == [1, 2]
         bad = pool.apply_async(divmod, (1, 0))
         with pytest.raises(ZeroDivisionError):
-            bad.get(60)
+            bad.get(DEADLINE_S)
         assert not bad.successful()
     with pytest.raises(ValueError):
         pool.map(abs, [1])

@@ -11,7 +11,7 @@ import threading
 import warnings
 
 import pytest
-from conftest import run_python, until
+from conftest import DEADLINE_S, run_python, until
 
 import manta
 from manta import train
@@ -336,15 +336,16 @@ def test_a_loop_does_not_run_without_its_framework(fit, capfd):
     assert "before its loop began" in capfd.readouterr().err
 
 
-def test_a_death_is_not_told_as_the_failure_of_who_noticed_it(fit, tmp_path):
+def test_a_death_is_not_told_as_the_failure_of_who_noticed_it(fit, tmp_path, monkeypatch):
     """Rank 0 raises when it sees that rank 1 is gone, which may be known sooner than the death itself."""
+    monkeypatch.setattr("manta.train._controller.DEATHS_S", DEADLINE_S)     # a node on a busy machine may need more than a second
     def loop(config):
         at = pathlib.Path(config["at"])
         if train.get_context().get_world_rank() == 1:
             at.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         pid = until(lambda: at.exists() and at.read_text())
-        until(lambda: not os.path.exists(f"/proc/{pid}") or "(Z)" in pathlib.Path(f"/proc/{pid}/status").read_text())
+        until(lambda: not os.path.exists(f"/proc/{pid}"))
         raise RuntimeError("the other one is gone")
     with pytest.raises(WorkerGroupError, match="worker 1 failed") as e:
         fit(loop, {"at": str(tmp_path / "pid")})
@@ -425,7 +426,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, number, status):
                                stderr=subprocess.PIPE, text=True)
     assert "ready" in program.stdout.readline()
     program.send_signal(number)
-    _, told = program.communicate(timeout=60)
+    _, told = program.communicate(timeout=DEADLINE_S)
     assert program.returncode == status, told
     assert json.loads((tmp_path / "runs" / "a" / "result.json").read_text())["status"] == "interrupted"
     assert not list((tmp_path / "runs" / "a").glob(".parts.*"))

@@ -179,7 +179,7 @@ void scenario_waits(void)
     manta_task_options light = {.num_cpus = MANTA_NONE};
 
     for (int i = 0; i < 4; i++) r[i] = manta_remote_with(&light, pause_ms, manta_i64(i == 2 ? 1 : 600000));
-    OK(manta_wait(r, 4, 1, 60000, ready, &n));
+    OK(manta_wait(r, 4, 1, LONG, ready, &n));
     CHECK(n == 1 && ready[2] && !ready[0] && !ready[1] && !ready[3]);
     OK(manta_wait(r, 4, 4, 0, ready, &n));
     CHECK(n == 1);

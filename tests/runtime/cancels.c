@@ -131,13 +131,7 @@ static void cancelled_values(void)
         CHECK(st == MANTA_ECANCELLED); /* no answer was looked at before the cancel */
         manta_release(r);
     }
-    manta_node_info info;
-    for (int i = 0; i < 10000; i++) {
-        OK(manta_node_get(&info));
-        if (info.objects == 0) break;
-        usleep(1000);
-    }
-    CHECK(info.objects == 0);
+    until_nothing_is_held();
 }
 
 void scenario_cancels(void)

@@ -62,12 +62,10 @@ void scenario_deaths(void)
     int64_t v;
     manta_failure f;
     manta_task_options never = {.max_retries = MANTA_NONE};
-    double begin = now();
     manta_ref r = manta_remote_with(&never, die);
 
-    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
+    CHECK(manta_get(r, LONG) == MANTA_EDIED);
     CHECK(strstr(manta_error_text(), "killed by signal 9") && strstr(manta_error_text(), "die"));
-    CHECK(now() - begin < 1);
     manta_failure_get(r, &f);
     CHECK(f.kind == MANTA_FAILURE_WORKER && f.pid > 0);
     manta_release(r);

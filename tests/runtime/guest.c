@@ -11,6 +11,8 @@
 #include <manta/nursery.h>
 #include <manta/task.h>
 
+enum { LONG = 240000 }; /* ms, for what must come */
+
 static void must(manta_status st)
 {
     if (!st) return;
@@ -49,7 +51,7 @@ static void add_once(manta_actor a)
     int64_t n = 0;
     manta_ref r = manta_actor_call(a, add);
 
-    must(manta_get_i64(r, &n, 20000));
+    must(manta_get_i64(r, &n, LONG));
     manta_release(r);
     printf("count %lld in %d\n", (long long)n, manta_actor_pid(a));
 }
@@ -69,7 +71,7 @@ static void count(const char *space)
     must(space ? manta_actor_find_in(space, "counter", &a) : manta_actor_find("counter", &a));
     add_once(a);
     manta_ref r = manta_actor_call(a, say_count);
-    must(manta_get(r, 20000));
+    must(manta_get(r, LONG));
     manta_release(r);
     manta_actor_release(a);
 }
@@ -141,7 +143,7 @@ MANTA_REMOTE(last_words)
 
 static void get(manta_ref r)
 {
-    must(manta_get(r, 60000));
+    must(manta_get(r, LONG));
     manta_release(r);
 }
 
@@ -160,7 +162,7 @@ static void flood(int64_t n)
     manta_ref r[2] = {manta_remote(lines, manta_i64(0), manta_i64(n)),
                       manta_remote(lines, manta_i64(0), manta_i64(n))};
 
-    must(manta_get_all(r, 2, 60000));
+    must(manta_get_all(r, 2, LONG));
     manta_release_all(r, 2);
 }
 
@@ -198,7 +200,7 @@ int main(int argc, char **argv)
     else if (!strcmp(name, "last")) {
         manta_task_options never = {.max_retries = MANTA_NONE};
         manta_ref r = manta_remote_with(&never, last_words);
-        if (manta_get(r, 20000) != MANTA_EDIED) return 4;
+        if (manta_get(r, LONG) != MANTA_EDIED) return 4;
         manta_release(r);
     } else if (!strcmp(name, "wait")) {
         /* Until the input ends. */

@@ -18,7 +18,7 @@ import time
 import unittest
 
 PROGRAM = None
-LIMIT_S = 10  # within which nothing may be left: a second of a machine that has other work too
+LIMIT_S = 120  # within which nothing may be left: it takes a moment, but a machine may be busy
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -166,7 +166,7 @@ class Kills(unittest.TestCase):
     def test_one_socket_listens(self):
         """The node's socket, in a folder that is closed to others, and gone afterwards."""
         n = self.node()
-        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), 10, {n.process.pid}))
+        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), LIMIT_S, {n.process.pid}))
         inodes = set()
         for pid in n.all():
             with contextlib.suppress(OSError):
@@ -194,7 +194,7 @@ class Kills(unittest.TestCase):
     def test_socket_of_killed_daemon(self):
         """Its keeper removes what the daemon could not."""
         n = self.node(stay=True)
-        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), 10, {n.process.pid}))
+        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), LIMIT_S, {n.process.pid}))
         os.kill(n.pid["daemon"], signal.SIGKILL)
         self.assertTrue(until(lambda: not os.path.exists(self.node_socket(n)), LIMIT_S, {n.process.pid}))
 

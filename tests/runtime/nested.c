@@ -261,13 +261,7 @@ void scenario_nested_values(void)
     manta_release(r);
     free(ones);
     /* Nothing is left of it. */
-    manta_node_info info;
-    for (int i = 0; i < 10000; i++) {
-        OK(manta_node_get(&info));
-        if (info.objects == 0) break;
-        usleep(1000);
-    }
-    CHECK(info.objects == 0);
+    until_nothing_is_held();
 }
 
 /* ---- waits, and what is not run by who waits ---- */

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 GUEST = None
+LIMIT_S = 240  # for what must end
 LINE = re.compile(r"\((\w+) pid=(\d+)\) (.*)")
 
 
@@ -20,7 +21,7 @@ class OutputTest(unittest.TestCase):
 
     def run_guest(self, *args, env=None, stderr=subprocess.PIPE):
         done = subprocess.run([GUEST, *args], env={**self.env, **(env or {})}, stdout=subprocess.PIPE, stderr=stderr,
-                              text=True, timeout=100, check=False)
+                              text=True, timeout=LIMIT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
@@ -60,7 +61,7 @@ class OutputTest(unittest.TestCase):
         self.assertIsNone(p.poll())
         text += p.stdout.read()
         p.stdout.close()
-        self.assertEqual(p.wait(timeout=60), 0)
+        self.assertEqual(p.wait(timeout=LIMIT_S), 0)
         self.assertEqual(text.count(b"\n"), 2 * n)
         self.lines(text.decode())
 
@@ -85,7 +86,7 @@ class OutputTest(unittest.TestCase):
         p.stdout.close()
         said = p.stderr.read()
         p.stderr.close()
-        self.assertEqual(p.wait(timeout=60), 0)
+        self.assertEqual(p.wait(timeout=LIMIT_S), 0)
         self.assertIn(b"what workers print cannot be written", said)
 
 

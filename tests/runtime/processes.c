@@ -30,8 +30,10 @@ void scenario_stay(void)
     OK(manta_get_i64(r, &child, MANTA_FOREVER));
     manta_actor c = manta_actor_new(NULL, counter);
     OK(manta_actor_ready(c, MANTA_FOREVER));
-    manta_ref busy = manta_remote(linger);
-    CHECK(manta_get(busy, 50) == MANTA_ETIMEDOUT);
+    folder_make();
+    manta_ref busy = manta_remote(linger, manta_str(path_of("runs")));
+    until_there("runs");
+    folder_remove();
     OK(manta_node_get(&n));
     printf("driver %d keeper %d daemon %d zygote %d grandchild %d actor %d workers", getpid(), n.keeper_pid,
            n.daemon_pid, n.zygote_pid, (int)child, manta_actor_pid(c));
@@ -82,9 +84,9 @@ static void *caller(void *arg)
     for (int i = 0; i < 300; i++) {
         manta_ref x = manta_put(manta_f64(base)), y = manta_remote(add, x, manta_f64(i));
         manta_ref z = manta_remote(add, y, x), c = manta_actor_call(shared_actor, counter_add, manta_i64(1));
-        OK(manta_get_f64(z, &v, 30000));
+        OK(manta_get_f64(z, &v, LONG));
         CHECK(v == 2 * base + i);
-        OK(manta_get_i64(c, &n, 30000));
+        OK(manta_get_i64(c, &n, LONG));
         manta_ref all[4] = {x, y, z, c};
         manta_release_all(all, 4);
     }

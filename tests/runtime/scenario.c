@@ -98,7 +98,8 @@ int scenario_main(int argc, char **argv, const scenario *all, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (strcmp(all[i].name, name)) continue;
         manta_node_options o = all[i].node ? *all[i].node : (manta_node_options){0};
-        o.address = getenv("MANTA_ADDRESS") ? NULL : "local";
+        /* Not a node that somebody has started on this machine, neither now nor in a scenario that begins again. */
+        CHECK(getenv("MANTA_ADDRESS") || setenv("MANTA_ADDRESS", "local", 1) == 0);
         inside = o.in_process = argc > 2 && !strcmp(argv[2], "inside");
         CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
         if (getenv("NURSERY") || (argc > 2 && !strcmp(argv[2], "nursery"))) o.nursery = nursery;

@@ -24,7 +24,7 @@
     } while (0)
 #define OK(call)  CHECK((call) == MANTA_OK)
 #define SAYS(txt) CHECK(strstr(manta_error_text(), txt))
-#define LONG      60000 /* ms, for what must come */
+#define LONG      240000 /* ms, for what must come; nothing takes nearly so long, but a machine may be busy */
 /* ---- a program of scenarios ---- */
 
 typedef struct scenario {

@@ -167,7 +167,8 @@ static inline int run_scenario(int argc, char **argv, const scenario *all, size_
     char folder[200], command[220];
 
     CHECK(argc == 2);
-    CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4, .resources = "disk=3"}));
+    CHECK(!manta_init(&argc, &argv,
+                      &(manta_node_options){.num_cpus = 4, .resources = "disk=3", .address = "local"}));
     CHECK(temp_folder(folder, sizeof folder, told ? told : temp_quick(), "trainer"));
     for (size_t i = 0; i < n; i++) {
         if (strcmp(argv[1], all[i].name) != 0) continue;

@@ -21,7 +21,7 @@ import unittest
 import uuid
 
 PROGRAM = None
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 def processes(tag):

@@ -136,6 +136,8 @@ static manta_status greet(manta_worker *w)
 {
     printf("hello from attempt %d\n", manta_worker_attempt(w));
     fprintf(stderr, "and no end");
+    manta_status st = manta_worker_barrier(w); /* the other has said it as well, and is not ended before */
+    if (st) return st;
     if (!manta_worker_attempt(w) && manta_worker_rank(w) == 1) abort();
     return manta_worker_barrier(w);
 }

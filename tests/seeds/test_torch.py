@@ -23,7 +23,7 @@ def shared_node():
 @pytest.fixture
 def fit(tmp_path):
     def run(loop, config=None, failures=0, backend=None):
-        return TorchTrainer(loop, train_loop_config=config, torch_config=TorchConfig(backend=backend, timeout_s=120),
+        return TorchTrainer(loop, train_loop_config=config, torch_config=TorchConfig(backend=backend, timeout_s=240),
                             scaling_config=ScalingConfig(num_workers=2),
                             run_config=RunConfig(name="a", storage_path=tmp_path / "runs",
                                                  failure_config=FailureConfig(max_failures=failures))).fit()
@@ -143,7 +143,9 @@ def test_ddp_is_the_same_in_all_ranks_and_over_gloo(fit, tmp_path):
     assert got["manta"] == pytest.approx(got["gloo"], rel=1e-2)
 
 
-def test_a_killed_rank_is_named_and_all_begin_again(fit, tmp_path, capfd):
+def test_a_killed_rank_is_named_and_all_begin_again(fit, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("manta.train._controller.DEATHS_S", 240)    # rank 0 hears of it from its collective, perhaps long before
+
     def loop(config):
         import torch
         import torch.distributed as d

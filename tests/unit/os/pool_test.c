@@ -305,7 +305,7 @@ static void finish_late(void *ctx, int task, int thread)
 
     meet(&l->both, task, thread);
     if (thread == 0) return;
-    int64_t deadline = now_ms() + 20000;
+    int64_t deadline = now_ms() + 60000;
     while (!caller_asleep() && now_ms() < deadline) sched_yield();
     l->worker_done = now_ms() < deadline;
 }
@@ -329,7 +329,7 @@ static void idle_threads_sleep_and_are_woken(void **state)
     pool *p = NULL;
     assert_int_equal(pool_new(4, 0, &p), MANTA_OK);
     for (int round = 0; round < 20; round++) {
-        int64_t deadline = now_ms() + 20000;
+        int64_t deadline = now_ms() + 60000;
         while (pool_threads_asleep() < 3) {
             assert_true(now_ms() < deadline);
             sched_yield();

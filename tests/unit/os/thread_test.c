@@ -191,7 +191,7 @@ static void a_pool_that_cannot_start_leaves_nothing(void **state)
             int64_t hits = fault_end();
             assert_int_equal(mem_live(), before);
             /* A joined thread may still be on its way out of the kernel. */
-            int64_t deadline = clock_deadline(20000);
+            int64_t deadline = clock_deadline(60000);
             while (count_threads() > threads) assert_true(clock_now_ns() < deadline);
             if (!hits) {
                 assert_int_equal(st, MANTA_OK);

@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "os/spawner.h"
 
-#define LIMIT_S 30
+#define LIMIT_S 120
 
 static manta_status twice(manta_task *t)
 {
@@ -73,7 +73,7 @@ static int outcome(pid_t pid)
     else
         print_message("the driver %s\n", spawn_status_text(status, why, sizeof why));
     /* This process adopts: whatever is left becomes its child, and must end. */
-    for (int64_t end = clock_deadline(3000); clock_now_ns() < end;) {
+    for (int64_t end = clock_deadline(LIMIT_S * 1000); clock_now_ns() < end;) {
         pid_t got = waitpid(-1, NULL, WNOHANG | __WALL);
         if (got < 0 && errno == ECHILD) return rc;
         if (got == 0) usleep(500);

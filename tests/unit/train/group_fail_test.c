@@ -470,7 +470,7 @@ static void workers_leave_with_their_controller(void **state)
     assert_true(WIFSIGNALED(status));
     for (int i = 0; i < 3; i++) {
         struct pollfd p = {.fd = pidfd[i], .events = POLLIN};
-        assert_int_equal(poll(&p, 1, 10000), 1); /* the deadline of the test; it takes a moment */
+        assert_int_equal(poll(&p, 1, 60000), 1); /* the deadline of the test; it takes a moment */
         close(pidfd[i]);
     }
     close(fds[0]);
