@@ -72,7 +72,10 @@ def _exit():
 
 
 def shutdown():
-    """Ends the node, or leaves one that was joined; references name nothing afterwards."""
+    """Ends the node, or leaves one that was joined; references name nothing afterwards.
+
+        manta.shutdown()
+    """
     with _lock:
         _manta.shutdown(False)
 
@@ -520,7 +523,12 @@ def kill(actor, *, no_restart=True):
 
 def exit_actor():
     """Ends the actor that this runs in, by an exception. Calls that run in it are finished, this one and those that
-    wait fail, then its atexit functions run; it is not restarted."""
+    wait fail, then its atexit functions run; it is not restarted.
+
+        @manta.remote
+        class A:
+            def leave(self): manta.exit_actor()
+    """
     if not _manta.is_actor():
         raise TypeError("exit_actor() is for methods of actors: there is none here")
     raise _worker.exit_actor()
@@ -529,7 +537,9 @@ def exit_actor():
 def current_actor():
     """A handle of the actor that this runs in. RuntimeError: there is none.
 
-        other.register.remote(manta.current_actor())
+        @manta.remote
+        class A:
+            def me(self): return manta.current_actor()
     """
     here = _manta.actor_here(handle_class())
     if here is None:

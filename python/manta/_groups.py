@@ -5,7 +5,11 @@ _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
 
 
 class PlacementGroup:
-    """Bundles of resources that are reserved together."""
+    """Bundles of resources that are reserved together.
+
+        group = manta.placement_group_new([{"num_cpus": 1}])
+        group == manta.placement_group_new([{"num_cpus": 1}])
+    """
 
     def __init__(self, id):
         self.id = id
@@ -41,25 +45,40 @@ def placement_group_new(bundles, strategy="PACK", name=None):
 
 
 def placement_group_ready(group):
-    """A reference that is ready when the group has its place."""
+    """A reference that is ready when the group has its place.
+
+        manta.get(manta.placement_group_ready(group))
+    """
     return _manta.group_ready(group.id)
 
 
 def placement_group_wait(group, timeout=None):
-    """Waits until the group has its place; False: the time is over."""
+    """Waits until the group has its place; False: the time is over.
+
+        manta.placement_group_wait(group, timeout=10)
+    """
     return _manta.group_wait(group.id, timeout)
 
 
 def placement_group_remove(group):
-    """Gives the bundles back; what runs in them is killed."""
+    """Gives the bundles back; what runs in them is killed.
+
+        manta.placement_group_remove(group)
+    """
     _manta.group_remove(group.id)
 
 
 def placement_group_find(name):
-    """The group of that name. ValueError: there is none."""
+    """The group of that name. ValueError: there is none.
+
+        group = manta.placement_group_find("mine")
+    """
     return PlacementGroup(_manta.group_find(name))
 
 
 def placement_group_get(group):
-    """Name, strategy and bundles of a group."""
+    """Name, strategy and bundles of a group.
+
+        manta.placement_group_get(group)["bundles"]
+    """
     return _manta.group_get(group.id)

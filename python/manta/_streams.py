@@ -9,7 +9,7 @@ from manta import _code, _dialect, _manta
 class ObjectRefGenerator:
     """The results of a function that yields, as references, one by one.
 
-        for ref in f.remote():
+        for ref in numbers.remote(3):
             print(manta.get(ref))
     """
 

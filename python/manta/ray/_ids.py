@@ -8,7 +8,11 @@ from manta import _manta
 
 
 class BaseID:
-    """Some bytes that name a thing; hashable, comparable, picklable."""
+    """Some bytes that name a thing; hashable, comparable, picklable.
+
+        node = ray.NodeID.from_hex(ray.nodes()[0]["NodeID"])
+        node.hex(), node.binary()
+    """
     SIZE = 8
 
     def __init__(self, data: bytes) -> None:

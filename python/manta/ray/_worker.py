@@ -156,11 +156,18 @@ def namespace() -> str:
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
-    """Ends what init() began; nothing is left of it. May be called twice."""
+    """Ends what init() began; nothing is left of it. May be called twice.
+
+        ray.shutdown()
+    """
     manta.shutdown()
 
 
 def is_initialized() -> bool:
+    """Whether the runtime runs.
+
+        ray.is_initialized()
+    """
     return manta.is_initialized()
 
 
@@ -226,7 +233,11 @@ def get(object_refs: Any, *, timeout: Optional[float] = None, _use_object_store:
 
 
 def put(value: Any, *, _owner: Any = None, _tensor_transport: Any = None) -> Any:
-    """A reference to a value, which lies in the node's store from now on."""
+    """A reference to a value, which lies in the node's store from now on.
+
+        ref = ray.put([1, 2, 3])
+        ray.get([f.remote(ref) for _ in range(10)])
+    """
     if isinstance(value, manta.ObjectRef):
         raise TypeError("put() of an ObjectRef is not allowed: put a list that has it")
     if _owner is not None:
@@ -256,7 +267,10 @@ def _collect_cycles(value: Any) -> None:
 
 def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optional[float] = None,
          fetch_local: bool = True) -> tuple[list[Any], list[Any]]:
-    """Waits until `num_returns` of the references are ready, or the time is over: (ready, the others)."""
+    """Waits until `num_returns` of the references are ready, or the time is over: (ready, the others).
+
+        ready, others = ray.wait(refs, num_returns=2, timeout=10)
+    """
     if isinstance(ray_waitables, (manta.ObjectRef, manta.ObjectRefGenerator)):
         raise TypeError("wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got a single one")
     if not isinstance(ray_waitables, list):
@@ -288,7 +302,11 @@ def _refuse_unfit(waitables: list[Any], num_returns: int) -> None:
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
     """Ends a call: one that has not begun never will; one that runs is interrupted, but for a plain method of an
-    actor, which may look at get_runtime_context().is_canceled(). force: the process is ended, which no actor's is."""
+    actor, which may look at get_runtime_context().is_canceled(). force: the process is ended, which no actor's is.
+
+        ref = sleep.remote()
+        ray.cancel(ref)
+    """
     if isinstance(ray_waitable, manta.ObjectRefGenerator):
         ray_waitable = ray_waitable.completed()
     elif not isinstance(ray_waitable, manta.ObjectRef):
@@ -299,7 +317,10 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
 
 
 def kill(actor: Any, *, no_restart: bool = True) -> None:
-    """Ends an actor at once: no handler of atexit runs, and calls under way fail."""
+    """Ends an actor at once: no handler of atexit runs, and calls under way fail.
+
+        ray.kill(handle)
+    """
     if not isinstance(actor, manta.ActorHandle):
         raise ValueError(f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}.")
     note_killed(actor._pid)
@@ -307,7 +328,11 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
 
 def get_actor(name: str, namespace: Optional[str] = None) -> ActorHandle:
-    """A handle on the actor of that name. ValueError: there is none."""
+    """A handle on the actor of that name. ValueError: there is none.
+
+        A.options(name="mine", lifetime="detached").remote()
+        handle = ray.get_actor("mine")
+    """
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
@@ -321,7 +346,10 @@ def get_actor(name: str, namespace: Optional[str] = None) -> ActorHandle:
 
 
 def get_gpu_ids() -> list[Any]:
-    """Devices that the call may use."""
+    """Devices that the call may use.
+
+        ray.get_gpu_ids()
+    """
     auto_init()
     return _devices.ids()
 
@@ -336,17 +364,26 @@ def _amounts(which: str) -> dict[str, float]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """All that tasks and actors may ask for."""
+    """All that tasks and actors may ask for.
+
+        ray.cluster_resources()["CPU"]
+    """
     return _amounts("total")
 
 
 def available_resources() -> dict[str, float]:
-    """What of that nobody holds now."""
+    """What of that nobody holds now.
+
+        ray.available_resources().get("CPU", 0)
+    """
     return _amounts("available")
 
 
 def nodes() -> list[dict[str, Any]]:
-    """One dictionary for each host of the node."""
+    """One dictionary for each host of the node.
+
+        ray.nodes()[0]["Resources"]
+    """
     info = _address_info()
     return [{"NodeID": info["node_id"], "Alive": True, "NodeManagerAddress": "127.0.0.1",
              "NodeManagerHostname": os.uname().nodename, "NodeManagerPort": 0, "ObjectManagerPort": 0,
@@ -355,7 +392,10 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def timeline(filename: Optional[str] = None) -> Any:
-    """The recent past of every worker as events of Chrome's tracing; into a file when one is named."""
+    """The recent past of every worker as events of Chrome's tracing; into a file when one is named.
+
+        ray.timeline("calls.json")
+    """
     from manta.ray.util import state
     return state.timeline(filename)
 

@@ -158,7 +158,10 @@ _context = RuntimeContext()
 
 
 def get_runtime_context() -> RuntimeContext:
-    """The context of the code that calls it, in a driver, a task or an actor."""
+    """The context of the code that calls it, in a driver, a task or an actor.
+
+        ray.get_runtime_context().get_node_id()
+    """
     from manta.ray import _worker
     _worker.auto_init()
     return _context

@@ -10,7 +10,7 @@ import manta.ray as ray
 class ActorPool:
     """Gives each piece of work to an actor that has none.
 
-    >>> pool = ActorPool([Doubler.remote(), Doubler.remote()])
+    >>> pool = ray.util.ActorPool([Doubler.remote(), Doubler.remote()])
     >>> list(pool.map(lambda actor, n: actor.double.remote(n), [1, 2, 3]))
     [2, 4, 6]
 

@@ -42,7 +42,7 @@ def inspect_serializability(base_obj: Any, name: Optional[str] = None, depth: in
                             print_file: Any = None) -> tuple[bool, set[FailureTuple]]:
     """Whether an object can be sent to a worker and, if not, which parts of it are in the way.
 
-    >>> ok, failures = inspect_serializability(lambda: lock)
+    >>> ok, failures = ray.util.inspect_serializability(lambda: lock)
     """
     label = name or getattr(base_obj, "__qualname__", None) or str(base_obj)
     lines = ["=" * 60, f"Checking Serializability of {base_obj}", "=" * 60]

@@ -9,7 +9,7 @@ from manta.ray import _worker
 def as_completed(refs: Sequence[Any], *, chunk_size: int = 10, yield_obj_refs: bool = False) -> Iterator[Any]:
     """Values of the references (or themselves), as they become ready.
 
-    >>> sorted(as_completed([f.remote(i) for i in range(3)]))
+    >>> sorted(ray.util.as_completed([f.remote(i) for i in range(3)]))
     """
     if chunk_size < 1:
         raise ValueError("`chunk_size` must be >= 1")
@@ -21,7 +21,11 @@ def as_completed(refs: Sequence[Any], *, chunk_size: int = 10, yield_obj_refs: b
 
 def map_unordered(fn: Any, items: Iterable[Any], *, backpressure_size: int = 100, chunk_size: int = 10,
                   yield_obj_refs: bool = False) -> Iterator[Any]:
-    """fn.remote(item) for every item, at most `backpressure_size` at a time; results as they come."""
+    """fn.remote(item) for every item, at most `backpressure_size` at a time; results as they come.
+
+        for value in ray.util.map_unordered(f, [1, 2, 3]):
+            print(value)
+    """
     if backpressure_size < chunk_size:
         raise ValueError("backpressure_size must be at least chunk_size (default 10)")
     running: list[Any] = []

@@ -7,16 +7,26 @@ from manta.ray import _worker
 
 
 def get_node_ip_address(address: str = "") -> str:
-    """The address of this host."""
+    """The address of this host.
+
+        ray.util.get_node_ip_address()
+    """
     return "127.0.0.1"
 
 
 def get_node_instance_id() -> str:
+    """What names this host in the node.
+
+        ray.util.get_node_instance_id()
+    """
     return str(_worker.nodes()[0]["NodeID"])
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
-    """Names of the actors that live: in this namespace, or in all, then as {"name", "namespace"}."""
+    """Names of the actors that live: in this namespace, or in all, then as {"name", "namespace"}.
+
+        ray.util.list_named_actors()
+    """
     from manta.ray.util import state
 
     _worker.auto_init()

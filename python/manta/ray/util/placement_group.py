@@ -12,7 +12,11 @@ OURS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 class PlacementGroup:
-    """A handle on a group; may be passed to tasks and actors."""
+    """A handle on a group; may be passed to tasks and actors.
+
+        group = ray.util.placement_group([{"CPU": 1}])
+        group.wait(10), group.bundle_specs
+    """
 
     def __init__(self, group: Any = None, bundles: Optional[Sequence[dict[str, float]]] = None) -> None:
         self._group = group
@@ -88,7 +92,7 @@ def placement_group(bundles: list[dict[str, float]], strategy: str = "PACK", nam
                     lifetime: Optional[str] = None, **_: Any) -> PlacementGroup:
     """Asks for bundles of resources, which are had together or not at all.
 
-    >>> group = placement_group([{"CPU": 1}, {"CPU": 1}])
+    >>> group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}])
     >>> ray.get(group.ready())
     """
     _check(bundles, strategy, lifetime)
@@ -100,13 +104,20 @@ def placement_group(bundles: list[dict[str, float]], strategy: str = "PACK", nam
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Gives the bundles back; what runs in them is ended."""
+    """Gives the bundles back; what runs in them is ended.
+
+        ray.util.remove_placement_group(group)
+    """
     assert placement_group is not None
     manta.placement_group_remove(placement_group._group)
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """The group of that name. ValueError: there is none."""
+    """The group of that name. ValueError: there is none.
+
+        ray.util.placement_group([{"CPU": 1}], name="mine")
+        group = ray.util.get_placement_group("mine")
+    """
     if not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
     try:
@@ -123,7 +134,10 @@ def _bundles(info: Any) -> list[dict[str, float]]:
 
 
 def placement_group_table(placement_group: Optional[PlacementGroup] = None) -> dict[str, Any]:
-    """What is known of a group: its state, bundles, strategy."""
+    """What is known of a group: its state, bundles, strategy.
+
+        ray.util.placement_group_table(group)["state"]
+    """
     if placement_group is None:
         raise NotImplementedError("placement_group_table() of all groups: name one")
     info = manta.placement_group_get(placement_group._group)
@@ -135,7 +149,10 @@ def placement_group_table(placement_group: Optional[PlacementGroup] = None) -> d
 
 
 def get_current_placement_group() -> Optional[PlacementGroup]:
-    """The group that this code runs in; None: in none."""
+    """The group that this code runs in; None: in none.
+
+        ray.util.get_current_placement_group()
+    """
     _worker.auto_init()
     group = manta.context().get("placement_group")
     if not group:

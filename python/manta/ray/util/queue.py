@@ -19,6 +19,7 @@ class Full(queue.Full):
 class Queue:
     """A queue in an actor of its own.
 
+    >>> from ray.util.queue import Queue
     >>> q = Queue(maxsize=10)
     >>> q.put(1)
     >>> q.get()

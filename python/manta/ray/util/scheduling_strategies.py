@@ -3,12 +3,19 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
+__all__ = ["DEFAULT", "SPREAD", "DoesNotExist", "Exists", "In", "NodeAffinitySchedulingStrategy", "NodeLabelSchedulingStrategy",
+           "NotIn", "PlacementGroupSchedulingStrategy"]
+
 DEFAULT = "DEFAULT"
 SPREAD = "SPREAD"
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a bundle of a placement group; -1: in whichever has room."""
+    """In a bundle of a placement group; -1: in whichever has room.
+
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        f.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote(1)
+    """
 
     def __init__(self, placement_group: Any, placement_group_bundle_index: int = -1,
                  placement_group_capture_child_tasks: Optional[bool] = None) -> None:
@@ -18,7 +25,12 @@ class PlacementGroupSchedulingStrategy:
 
 
 class NodeAffinitySchedulingStrategy:
-    """On one node; with `soft` elsewhere when that is not there."""
+    """On one node; with `soft` elsewhere when that is not there.
+
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        here = ray.get_runtime_context().get_node_id()
+        f.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False)).remote(1)
+    """
 
     def __init__(self, node_id: str, soft: bool, _spill_on_unavailable: bool = False,
                  _fail_on_unavailable: bool = False) -> None:
@@ -50,7 +62,11 @@ class DoesNotExist:
 
 
 class NodeLabelSchedulingStrategy:
-    """On a node with such labels. On one host there is no choice, and every condition holds."""
+    """On a node with such labels. On one host there is no choice, and every condition holds.
+
+        from ray.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+        f.options(scheduling_strategy=NodeLabelSchedulingStrategy({"zone": In("a", "b")})).remote(1)
+    """
 
     def __init__(self, hard: Optional[Mapping[str, Any]], *, soft: Optional[Mapping[str, Any]] = None) -> None:
         if not hard and not soft:

@@ -12,6 +12,8 @@ _reducers: dict[type, Any] = {}
 def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
     """Objects of the class travel as what `serializer` makes of them.
 
+        ray.util.register_serializer(C, serializer=lambda c: 1, deserializer=lambda s: C())
+
     Holds in this process. A worker that sends such objects must register the class for itself.
     """
     def reduce(obj: Any) -> Any:
@@ -26,7 +28,11 @@ def _rebuild(deserializer: bytes, state: Any) -> Any:
 
 
 def deregister_serializer(cls: type) -> None:
-    """Takes register_serializer() back; a class that has none is left as it is."""
+    """Takes register_serializer() back; a class that has none is left as it is.
+
+        ray.util.register_serializer(C, serializer=lambda c: 1, deserializer=lambda s: C())
+        ray.util.deregister_serializer(C)
+    """
     if _reducers.pop(cls, None) is not None:
         copyreg.dispatch_table.pop(cls, None)
         cloudpickle.CloudPickler.dispatch.pop(cls, None)

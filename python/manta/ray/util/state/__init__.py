@@ -11,6 +11,10 @@ from manta import _manta
 from manta.ray import _worker
 from manta.ray.util.state.exception import RayStateApiException
 
+__all__ = ["RayStateApiException", "get_actor", "get_job", "get_node", "get_objects", "get_task", "get_worker", "list_actors", "list_jobs",
+           "list_nodes", "list_objects", "list_tasks", "list_workers", "summarize_actors", "summarize_objects", "summarize_tasks",
+           "timeline"]
+
 Row = dict[str, Any]
 Filter = tuple[str, str, Any]
 
@@ -113,7 +117,11 @@ def _lister(rows: Callable[[], list[Row]], noun: str) -> Callable[..., list[Any]
                **_: Any) -> list[Any]:
         return _listed(rows(), filters, limit)
     lister.__name__ = lister.__qualname__ = f"list_{noun}"
-    lister.__doc__ = f"Rows of {noun}, those that the filters [(column, '=' or '!=', value)] let through."
+    lister.__doc__ = f"""Rows of {noun}, those that the filters [(column, '=' or '!=', value)] let through.
+
+        from ray.util.state import list_{noun}
+        list_{noun}(limit=10)
+    """
     return lister
 
 
@@ -121,8 +129,13 @@ def _getter(rows: Callable[[], list[Row]], noun: str, key: str) -> Callable[...,
     def getter(id: str, address: Optional[str] = None, timeout: int = 30, **_: Any) -> Any:
         found = _listed(rows(), [(key, "=", id)], 1)
         return found[0] if found else None
-    getter.__name__ = getter.__qualname__ = f"get_{noun}"
-    getter.__doc__ = f"The row of the {noun} of that id; None: it is not known."
+    get = "get_objects" if noun == "object" else f"get_{noun}"
+    getter.__name__ = getter.__qualname__ = get
+    getter.__doc__ = f"""The row of the {noun} of that id; None: it is not known.
+
+        from ray.util import state
+        state.{get}(id)
+    """
     return getter
 
 
@@ -145,20 +158,39 @@ def _summary(rows: list[Row], column: str) -> dict[str, Any]:
 
 
 def summarize_tasks(**_: Any) -> dict[str, Any]:
+    """How many calls there are of each function, by state.
+
+        from ray.util.state import summarize_tasks
+        summarize_tasks()["cluster"]["summary"]
+    """
     return _summary(_tasks(), "func_or_class_name")
 
 
 def summarize_actors(**_: Any) -> dict[str, Any]:
+    """How many actors there are of each class, by state.
+
+        from ray.util.state import summarize_actors
+        summarize_actors()["cluster"]["summary"]
+    """
     return _summary(_actors(), "class_name")
 
 
 def summarize_objects(**_: Any) -> dict[str, Any]:
+    """How many objects there are, and how large.
+
+        from ray.util.state import summarize_objects
+        summarize_objects()["cluster"]["total_objects"]
+    """
     rows = _objects()
     return {"cluster": {"total_objects": len(rows), "total_size_mb": sum(r["object_size"] for r in rows) / 2 ** 20}}
 
 
 def timeline(filename: Optional[str] = None) -> Any:
-    """Calls as events of Chrome's tracing (chrome://tracing, Perfetto)."""
+    """Calls as events of Chrome's tracing (chrome://tracing, Perfetto).
+
+        from ray.util.state import timeline
+        timeline("calls.json")
+    """
     events = [{"cat": "task", "name": c["function"], "pid": "127.0.0.1", "tid": f"worker:{c['pid']}", "ph": "X",
                "ts": c["begin_ns"] / 1000, "dur": (c["end_ns"] - c["begin_ns"]) / 1000,
                "args": {"failed": c["failed"]}} for c in picture()["calls"]]
