@@ -52,8 +52,13 @@ macro(manta_gpu_kernels)
     else()
       set(gpu_image ${CMAKE_BINARY_DIR}/gpu/kernels.fatbin)
       file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/gpu)
+      # A register that is spilled to memory is a warning, which none may be in ./check.
+      set(gpu_spills -Xptxas -warn-spills)
+      if(MANTA_WERROR)
+        list(APPEND gpu_spills -Xptxas -Werror)
+      endif()
       add_custom_command(OUTPUT ${gpu_image}
-        COMMAND ${MANTA_NVCC} -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+        COMMAND ${MANTA_NVCC} -std=c++17 -O3 ${gpu_spills} -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
                 ${MANTA_GPU_TARGETS} -fatbin -MD -MF ${gpu_image}.d -MT ${gpu_image}
                 -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
                 -o ${gpu_image} ${CMAKE_SOURCE_DIR}/src/gpu/kernels.cu
