@@ -116,6 +116,8 @@ MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta
 /* Threads and kernels in use, as a line for people: "2 threads, avx512 kernels", and the precision unless it is
  * "exact". */
 MANTA_API const char *manta_session_about(const manta_session *s);
+/* What it computes in: "exact", "float32" (on a GPU) or "mixed_bfloat16". */
+MANTA_API const char *manta_session_precision(const manta_session *s);
 
 /* ---- metrics ---- */
 

@@ -412,7 +412,7 @@ static json_t *kept_text(const char *name, const char *text)
     return s;
 }
 
-char *options_json(const options *o)
+char *options_json(const options *o, const char *precision)
 {
     json_t *all = json_object();
     char *text;
@@ -426,6 +426,7 @@ char *options_json(const options *o)
         json_object_set_new(all, name,
                             o->option[i]->kind == OPTION_FLAG ? json_true() : kept_text(shown, o->text[i]));
     }
+    if (precision) json_object_set_new(all, "precision", json_string(precision));
     text = json_dumps(all, JSON_INDENT(1));
     json_decref(all);
     if (!text) abort(); /* small control memory */

@@ -36,8 +36,9 @@ const char *options_arg(const options *o, int i);
 const char *const *options_rest(const options *o);
 
 /* What was given, as the JSON object that --config takes; without the options
- * that say where a run lies. Owned by the caller, free(). */
-char *options_json(const options *o);
+ * that say where a run lies. precision: is kept as if it had been given; NULL: as it was. Owned by the caller,
+ * free(). */
+char *options_json(const options *o, const char *precision);
 
 /* Reads what options_json() wrote, which may have been damaged or made up since:
  * every name and value is checked as if it were typed. `where` is what to call

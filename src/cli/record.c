@@ -68,7 +68,7 @@ static void add_callback(record *r, manta_callback *c)
     r->callbacks[r->n++] = c;
 }
 
-static manta_status add_callbacks(record *r, const options *o, manta_recipe *recipe)
+static manta_status add_callbacks(record *r, const options *o, manta_recipe *recipe, const char *precision)
 {
     bool validated = options_text(o, "validation") || options_text(o, "validation-split");
     manta_callback *const *made;
@@ -77,7 +77,7 @@ static manta_status add_callbacks(record *r, const options *o, manta_recipe *rec
     if (st) return st;
     for (int i = 0; i < r->borrowed; i++) add_callback(r, made[i]);
     if (r->backup) {
-        char *config = options_json(o);
+        char *config = options_json(o, precision);
         add_callback(
             r, manta_backup_and_restore(
                    r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps, .config = config}));
@@ -86,17 +86,28 @@ static manta_status add_callbacks(record *r, const options *o, manta_recipe *rec
     return MANTA_OK;
 }
 
-manta_status record_open(record *r, const options *o, manta_recipe *recipe, const char *model)
+/* What the run is computed in, where neither the options say it nor are they for processors alone: it depends on
+ * the machine then, and a run that is taken up elsewhere stays in it. */
+static const char *precision_to_keep(const options *o, const manta_session *s)
+{
+    const char *device = options_text(o, "device");
+
+    if (options_text(o, "precision") || !device || !*device || !strcmp(device, "cpu")) return NULL;
+    return manta_session_precision(s);
+}
+
+manta_status record_open(record *r, const options *o, manta_recipe *recipe, const manta_session *s,
+                         const char *model)
 {
     char *config, stem[128];
-    const char *base = strrchr(model, '/');
+    const char *base = strrchr(model, '/'), *precision = precision_to_keep(o, s);
     manta_status st;
 
-    if ((st = add_callbacks(r, o, recipe))) return st;
+    if ((st = add_callbacks(r, o, recipe, precision))) return st;
     if (!r->wants_run) return MANTA_OK;
     snprintf(stem, sizeof stem, "%s", base ? base + 1 : model);
     stem[strcspn(stem, ".")] = '\0';
-    config = options_json(o);
+    config = options_json(o, precision);
     r->ro.config = config;
     r->ro.stem = *stem ? stem : NULL;
     st = manta_run_open(&r->ro, &r->run);

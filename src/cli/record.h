@@ -29,7 +29,8 @@ void record_read(record *r, const options *o, manta_recipe *recipe);
  * the training does not have. validated: it has those of a validation. */
 void record_check_metrics(manta_recipe *recipe, const manta_session *s, bool validated);
 /* Opens the folder of the run and makes the callbacks, of which those of the recipe stay its own. */
-manta_status record_open(record *r, const options *o, manta_recipe *recipe, const char *model);
+manta_status record_open(record *r, const options *o, manta_recipe *recipe, const manta_session *s,
+                         const char *model);
 void record_close(record *r);
 
 /* Whether an interrupted run can go on where it stopped. */

@@ -91,7 +91,7 @@ static bool is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-/* Neither weights nor metrics depend on these. */
+/* Neither weights nor metrics depend on these, the device in precision exact (tell_of_device()). */
 static bool is_free(const char *name)
 {
     static const char *const free_ones[] = {
@@ -151,20 +151,23 @@ static bool is_processor(const char *device)
     return !device || !*device || !strcmp(device, "cpu");
 }
 
-/* What a run is computed in whose options do not say it, where a GPU has a part in it; NULL: only processors have. A
- * run stays in what it was begun in, wherever it goes on. */
-static const char *usual_precision(const options *given, const options *run)
+/* Whether a GPU has a part in the run, as far as its options say. float32 is what exact is on processors alone. A run
+ * whose options name no precision was begun in exact: one that a GPU begins, in whatever, says it (record.c). */
+static bool is_on_devices(const options *given, const options *run)
 {
-    if (!is_processor(options_text(run, "device"))) return "float32";
-    return is_processor(options_text(given, "device")) ? NULL : "exact";
+    return !is_processor(options_text(run, "device")) || !is_processor(options_text(given, "device"));
 }
 
-/* float32 is what exact is on processors alone. */
-static bool is_other_precision(const options *given, const options *run, const char *now, const char *then)
+/* Says that what is computed from here on is another device's, where that is not the same to the bit. */
+static void tell_of_device(const options *given, const options *run)
 {
-    const char *usual = usual_precision(given, run);
+    const char *device = options_text(given, "device"), *precision = options_text(run, "precision");
 
-    return usual && strcmp(now, then ? then : usual) != 0;
+    if (!device || is_processor(device) == is_processor(options_text(run, "device"))) return;
+    if (!precision || !strcmp(precision, "exact")) return;
+    cli_note("the run goes on on another device, in %s: its result may differ in the last digits from one "
+             "device's alone (--precision exact is the same on all)",
+             precision);
 }
 
 /* "--seed 3 (it was begun with 0), --clipnorm 1 (it was begun without)" */
@@ -259,6 +262,7 @@ static manta_status merge_options(const options *given, const place *p, options 
 {
     const char *model = options_arg(given, 0), *then = options_arg(run, 0), *text, *old;
     const cli_option *option;
+    bool on_devices = is_on_devices(given, run);
     complaint c = {0};
 
     if (model && then && strcmp(model, then) != 0) {
@@ -271,7 +275,7 @@ static manta_status merge_options(const options *given, const place *p, options 
         old = options_text(run, option->name);
         if (!options_is_place(option->name) && !is_free(option->name) &&
             (!is_same(option, text, old) ||
-             (!strcmp(option->name, "precision") && is_other_precision(given, run, text, old)))) {
+             (on_devices && !strcmp(option->name, "precision") && strcmp(text, old ? old : "exact") != 0))) {
             complain_of_option(&c, option->name, option->kind == OPTION_FLAG, text,
                                old ? old : usual_value(option->name));
         }
@@ -287,9 +291,9 @@ static manta_status merge_options(const options *given, const place *p, options 
 manta_status resume_options(const options *given, options **out)
 {
     static char where[1500]; /* cli_usage() names it until the process ends */
-    const char *precision;
     options *run = NULL;
     char *text = NULL;
+    bool on_devices;
     manta_status st;
     place p;
 
@@ -303,12 +307,13 @@ manta_status resume_options(const options *given, options **out)
     st = options_read_json(options_command(given), where, text, &run);
     free(text);
     if (st) return st;
-    precision = usual_precision(given, run);
+    on_devices = is_on_devices(given, run);
+    tell_of_device(given, run);
     if ((st = merge_options(given, &p, run))) {
         options_free(run);
         return st;
     }
-    if (precision && !options_text(run, "precision")) options_set(run, "precision", precision);
+    if (on_devices && !options_text(run, "precision")) options_set(run, "precision", "exact");
     if (p.must && !strchr(options_text(given, "resume"), '/')) { /* from here on as if it had been named so */
         options_set(run, "name", p.name);
     } else if (p.must) {

@@ -112,7 +112,7 @@ static manta_status open_session(training *r, const manta_compile *compile)
 
 static manta_status open_record(training *r)
 {
-    manta_status st = record_open(&r->record, r->o, r->recipe, options_arg(r->o, 0));
+    manta_status st = record_open(&r->record, r->o, r->recipe, r->s, options_arg(r->o, 0));
 
     if (!st && r->record.run && manta_recipe_table(r->recipe))
         st = manta_recipe_keep_table(r->recipe, manta_run_path(r->record.run));

@@ -22,9 +22,10 @@ static dev_divisor divisor_of(int64_t by)
     return v;
 }
 
+/* Kernels count in 32 bits, up to a tile beyond the last element. */
 static bool fits(int64_t elements)
 {
-    return elements < INT32_MAX;
+    return elements < INT32_MAX - 256;
 }
 
 static bool shape_fits(const conv_shape *s)
@@ -35,7 +36,9 @@ static bool shape_fits(const conv_shape *s)
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         if (sides[i] >= SIDE_MOST) return false;
     }
-    return s->groups == 1 && s->kh * s->dh < SIDE_MOST && s->kw * s->dw < SIDE_MOST &&
+    /* Padding behind the map is not bounded by its sides: the place of the last output is. */
+    return s->groups == 1 && s->h > 0 && s->w > 0 && s->kh * s->dh < SIDE_MOST && s->kw * s->dw < SIDE_MOST &&
+           (s->oh - 1) * s->sh < 2 * SIDE_MOST && (s->ow - 1) * s->sw < 2 * SIDE_MOST &&
            fits(s->n * s->h * s->w * s->c) && fits(s->n * s->oh * s->ow * s->oc) &&
            fits(s->kh * s->kw * s->c * s->oc) && s->n * s->oh * s->ow > 0 && s->c > 0 && s->oc > 0;
 }

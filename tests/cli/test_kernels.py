@@ -1,5 +1,6 @@
 """Kernel families that are a library's: it is opened when they are asked for, and missed by nobody else. And those of
 devices, on the fake one: trainings from the command line end with the bytes of the processor, or are refused."""
+import json
 import subprocess
 
 import pytest
@@ -68,12 +69,22 @@ def test_a_device_says_its_precision_and_keeps_it(manta, storage, tmp_path):
     for epochs, told in ((2, ()), (3, ("--precision", "float32")), (4, ())):
         assert "float32 (products in tf32)" in manta("train", "--resume", "quick", "--epochs", epochs, *told).stdout
     done = manta("train", "--resume", "quick", "--epochs", 5, "--precision", "exact", status=1)
-    assert "--precision exact (it was begun" in done.stderr, done.stderr
+    assert "--precision exact (it was begun with float32)" in done.stderr, done.stderr
+    said = manta("train", "--resume", "quick", "--epochs", 5, "--device", "cpu").stderr
+    assert "goes on on another device, in float32" in said, said
     assert "mixed_bfloat16" in manta(*line, "--epochs", 1, "--precision", "mixed_bfloat16").stdout
     manta("train", "mlp", "--data", data, "--epochs", 1, "--name", "old")
     assert ", exact" in manta("train", "--resume", "old", "--device", "fake", "--epochs", 2).stdout
     done = manta("train", "--resume", "old", "--epochs", 3, "--precision", "float32", status=1)
-    assert "--precision float32 (it was begun" in done.stderr, done.stderr
+    assert "--precision float32 (it was begun with exact)" in done.stderr, done.stderr
+
+
+def test_what_the_machine_chose_is_kept(manta, storage, tmp_path):
+    """auto takes what is there: elsewhere the run goes on in the precision that it was begun in."""
+    begun = manta("train", "mlp", "--data", digits(tmp_path), "--epochs", 1, "--device", "auto", "--name", "run").stdout
+    chosen = json.loads((storage / "run" / "config.json").read_text())["precision"]
+    assert chosen == ("exact" if "kernels" in begun else "float32"), begun
+    assert f", {chosen}" in manta("train", "--resume", "run", "--epochs", 2, "--device", "fake").stdout
 
 
 @pytest.mark.parametrize("options, words", (

@@ -72,7 +72,7 @@ static void read_options(void)
     fuzz_expect(st = options_read_json(&train, "config.json", text, &o));
     free(text);
     if (st) return;
-    again = options_json(o); /* what was read can be kept with the next run */
+    again = options_json(o, NULL); /* what was read can be kept with the next run */
     options_free(o);
     fuzz_expect(st = options_read_json(&train, "config.json", again, &o));
     if (st) abort();

@@ -115,11 +115,17 @@ void session_device_close(manta_session *s)
     s->on = NULL;
 }
 
+const char *session_device_precision(const manta_session *s)
+{
+    static const char *const names[] = {"exact", "float32", "mixed_bfloat16"};
+
+    return names[s->on->precision];
+}
+
 void session_device_about(const manta_session *s, char *text, size_t size)
 {
-    static const char *const names[] = {"exact", "float32 (products in tf32)", "mixed_bfloat16"};
-
-    snprintf(text, size, "%s, %s", s->on->d->name, names[s->on->precision]);
+    snprintf(text, size, "%s, %s%s", s->on->d->name, session_device_precision(s),
+             s->on->precision == DEV_FLOAT32 ? " (products in tf32)" : "");
 }
 
 /* ---- the two states ---- */

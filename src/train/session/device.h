@@ -22,6 +22,7 @@ manta_status session_device_choose(manta_session *s, const manta_session_options
 manta_status session_device_local(manta_session *s) MANTA_MUST_USE;
 void session_device_after_fork(manta_session *s); /* part of session_after_fork(): nothing computes there */
 void session_device_close(manta_session *s); /* accepts a session without one */
+const char *session_device_precision(const manta_session *s); /* "exact", "float32", "mixed_bfloat16" */
 /* "NVIDIA H200, float32 (products in tf32)". */
 void session_device_about(const manta_session *s, char *text, size_t size);
 

@@ -215,6 +215,13 @@ const char *manta_session_about(const manta_session *s)
     return s->about;
 }
 
+const char *manta_session_precision(const manta_session *s)
+{
+    REFUSE_NULL_OR(s, NULL);
+    if (s->on) return session_device_precision(s);
+    return s->k->precision == KERN_F32 ? "exact" : kernels_precision_name(s->k->precision);
+}
+
 /* ---- metrics ---- */
 
 static void add_metric(manta_metrics *out, const char *prefix, const char *name, double value)

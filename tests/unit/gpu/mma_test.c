@@ -289,6 +289,65 @@ static void check_columns(device *d)
         for (size_t k = 0; k < sizeof cols / sizeof *cols; k++) check_columns_of(&t, rows[i], cols[k]);
 }
 
+/* Mean and variance of columns whose numbers lie in [level, level + 1). */
+static void check_moments_of(setting *t, int64_t rows, int64_t c, float level)
+{
+    int64_t chunk = dev_sum_chunk(rows, c), chunks = (rows + chunk - 1) / chunk;
+    float *x = malloc((size_t)(rows * c) * sizeof *x);
+    uint32_t seed = 7;
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < rows * c; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = level + (float)(seed >> 8) * 0x1p-24f;
+    }
+    int in = add_floats(t, rows * c, x), mean = add_floats(t, c, NULL), var = add_floats(t, c, NULL),
+        coef = add_floats(t, 4 * c, NULL), part = add_floats(t, 2 * chunks * c, NULL),
+        tickets = add_floats(t, c / SUM_ACROSS + 1, NULL);
+    quick_moments_args a = {.rows = rows,
+                            .c = c,
+                            .chunk = chunk,
+                            .chunks = chunks,
+                            .x = t->at[in],
+                            .mean = t->at[mean],
+                            .var = t->at[var],
+                            .coef = t->at[coef],
+                            .part = t->at[part],
+                            .tickets = t->at[tickets],
+                            .eps = 1e-5f};
+
+    play(t, DEV_quick_moments, dev_sum_blocks(rows, c), &a, sizeof a);
+    float *means = fetch(t, mean), *vars = fetch(t, var);
+    for (int64_t k = 0; k < c; k++) {
+        double sum = 0, square = 0;
+        for (int64_t r = 0; r < rows; r++) sum += (double)x[r * c + k];
+        sum /= (double)rows;
+        for (int64_t r = 0; r < rows; r++) square += pow((double)x[r * c + k] - sum, 2);
+        square /= (double)rows;
+        if (!(fabs((double)means[k] - sum) <= 1e-6 * (fabs(sum) + 1)) ||
+            !(fabs((double)vars[k] - square) <= 1e-5 * square + 1e-12))
+            fail_msg("%lld x %lld near %g, column %lld: %g and %g, expected %g and %g", (long long)rows,
+                     (long long)c, (double)level, (long long)k, (double)means[k], (double)vars[k], sum,
+                     square);
+    }
+    free(means);
+    free(vars);
+    free(x);
+    clear(t);
+}
+
+static void check_moments(device *d)
+{
+    static const int64_t rows[] = {1, 8, 33, 1000, 20000}, cols[] = {1, 32, 70};
+    setting t = {.d = d};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t k = 0; k < sizeof cols / sizeof *cols; k++) {
+            check_moments_of(&t, rows[i], cols[k], 0.0f);
+            check_moments_of(&t, rows[i], cols[k], 100.0f);
+        }
+}
+
 /* ---- both devices ---- */
 
 static void on_both(void (*check)(device *d))
@@ -325,6 +384,27 @@ static void columns_are_added(void **state)
     on_both(check_columns);
 }
 
+static void moments_are_those_of_all_rows(void **state)
+{
+    (void)state;
+    on_both(check_moments);
+}
+
+/* Kernels count in 32 bits and pack sides into 16: what does not fit is not theirs. */
+static void what_does_not_fit_is_refused(void **state)
+{
+    conv_args c = {.s = dev_mma_dense(2147483646, 1, 1)};
+
+    (void)state;
+    assert_int_equal(dev_mma_conv(MMA_FORWARD, MMA_TF32, &c).kernel, DEV_COUNT);
+    c.s = dev_mma_dense(1, 1, 1);
+    c.s.w = 8;
+    c.s.kw = 9;
+    c.s.sw = 8;
+    c.s.ow = 8191; /* with 65,500 of padding behind */
+    assert_int_equal(dev_mma_conv(MMA_FORWARD, MMA_TF32, &c).kernel, DEV_COUNT);
+}
+
 /* The parts of a product are those of its shape, and fill a device without being short. */
 static void parts_are_of_the_shape(void **state)
 {
@@ -346,9 +426,12 @@ static void parts_are_of_the_shape(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_are_close), cmocka_unit_test(dense_products_are_close),
-        cmocka_unit_test(columns_are_added), cmocka_unit_test(parts_are_of_the_shape)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(convolutions_are_close),
+                                       cmocka_unit_test(dense_products_are_close),
+                                       cmocka_unit_test(columns_are_added),
+                                       cmocka_unit_test(parts_are_of_the_shape),
+                                       cmocka_unit_test(moments_are_those_of_all_rows),
+                                       cmocka_unit_test(what_does_not_fit_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
