@@ -255,9 +255,10 @@ bool py_encode_kept(manta_ref ref, py_value *out)
 bool py_value_keep(py_value *v)
 {
     manta_failure f = {0};
+
+    if (!py->life) return true; /* whoever made the value is refused (py_still_runs()) */
     PyThreadState *left = py_leave();
     manta_ref ref = manta_put(v->arg);
-
     if (ref.id) manta_failure_get(ref, &f);
     py_come_back(left);
     if (!ref.id || f.kind) { /* no room: it travels as it is, or fails as it is */

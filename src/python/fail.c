@@ -123,6 +123,7 @@ bool py_ready(void)
 bool py_still_runs(void)
 {
     if (py->life) return true;
+    py_come_back(py_leave()); /* at the end of the process threads stay there */
     PyErr_SetString(PyExc_ValueError, "the runtime was shut down meanwhile");
     return false;
 }

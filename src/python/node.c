@@ -168,6 +168,7 @@ PyObject *py_code_put(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "y#y#:code_put", &key, &n_key, &bytes, &n)) return NULL;
     if (n_key != MANTA_CODE_KEY) return PyErr_Format(PyExc_ValueError, "a key has %d bytes", MANTA_CODE_KEY);
+    if (!py_still_runs()) return NULL;
     PyThreadState *left = py_leave();
     st = manta_code_put(key, bytes, (size_t)n);
     py_come_back(left);
@@ -186,6 +187,7 @@ PyObject *py_code_get(PyObject *self, PyObject *o)
 
     if (PyBytes_AsStringAndSize(o, &key, &n_key) < 0) return NULL;
     if (n_key != MANTA_CODE_KEY) return PyErr_Format(PyExc_ValueError, "a key has %d bytes", MANTA_CODE_KEY);
+    if (!py_still_runs()) return NULL;
     PyThreadState *left = py_leave();
     st = manta_code_get(key, &at, &n);
     py_come_back(left);
