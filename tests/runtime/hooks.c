@@ -325,8 +325,8 @@ static void scenario_stack(void)
 
 /* ---- values of calls that were cancelled ---- */
 
-/* stubborn(path): is cancelled, and returns 7. */
-static manta_status stubborn(manta_task *t)
+/* returns_anyway(path): is cancelled, and returns 7. */
+static manta_status returns_anyway(manta_task *t)
 {
     const char *path;
 
@@ -335,7 +335,7 @@ static manta_status stubborn(manta_task *t)
     while (!manta_task_is_cancelled(t)) usleep(200);
     return manta_return_i64(t, 0, 7);
 }
-MANTA_REMOTE(stubborn)
+MANTA_REMOTE(returns_anyway)
 
 /* A function that returns all the same has its result where the program chose so; a method has not, and one
  * that fails has failed by the cancel. */
@@ -344,7 +344,7 @@ static void scenario_keeps(void)
     int64_t v = 0;
 
     folder_make();
-    manta_ref r = manta_remote(stubborn, manta_str(path_of("runs")));
+    manta_ref r = manta_remote(returns_anyway, manta_str(path_of("runs")));
     until_there("runs");
     OK(manta_cancel(r, 0));
     OK(manta_get_i64(r, &v, LONG));
@@ -356,7 +356,7 @@ static void scenario_keeps(void)
     CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
     manta_release(r);
     manta_actor a = manta_actor_new(NULL, nobody);
-    r = manta_actor_call(a, stubborn, manta_str(path_of("method")));
+    r = manta_actor_call(a, returns_anyway, manta_str(path_of("method")));
     until_there("method");
     OK(manta_cancel(r, 0));
     CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
