@@ -213,6 +213,22 @@ static manta_work *lane_head(const manta_group *g, const manta_work *w)
     return first;
 }
 
+static bool has_collective(const manta_group *g)
+{
+    for (const manta_work *w = g->head; w; w = w->next) {
+        if (!call_is_message(w->c.kind)) return true;
+    }
+    return false;
+}
+
+/* Whether w's failure waits. A rank that leaves has done its part of the collectives before, and what it did may be
+ * seen later than that it left: collectives under way end first, each by itself, and only then a message that the
+ * rank never sent or took breaks the group. */
+static bool must_wait(const manta_group *g, const manta_work *w, manta_status st)
+{
+    return st == MANTA_EDIED && call_is_message(w->c.kind) && has_collective(g);
+}
+
 /* Moves on what can be. Returns whether anything did. */
 static bool move_on(manta_group *g)
 {
@@ -228,6 +244,10 @@ static bool move_on(manta_group *g)
         }
         w->done = false;
         st = g->tr->poll(g->t, w, &moved);
+        if (st && must_wait(g, w, st)) {
+            at = &w->next;
+            continue;
+        }
         if (st && st != MANTA_EINVAL) {
             break_group(g);
             return true;

@@ -127,6 +127,12 @@ static void who_leaves_is_named(void **state)
     network_as_threads(3, NULL, trouble_leave, NULL);
 }
 
+static void who_leaves_after_the_barrier_breaks_none(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) network_as_threads(2 + i % 2, NULL, trouble_unsent, NULL);
+}
+
 static void giving_up_ends_all(void **state)
 {
     (void)state;
@@ -276,6 +282,7 @@ int main(void)
         cmocka_unit_test(different_calls_are_told),
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(who_leaves_after_the_barrier_breaks_none),
         cmocka_unit_test(giving_up_ends_all),
         cmocka_unit_test(a_death_ends_all_and_is_named),
         cmocka_unit_test(auto_takes_shared_memory),

@@ -288,6 +288,16 @@ static void who_leaves_is_named(void **state)
     manta_group_plan_free(p);
 }
 
+static void who_leaves_after_the_barrier_breaks_none(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        manta_group_plan *p = plan_of(2 + i % 2, NULL);
+        ranks_as_threads(join_plan, p, 2 + i % 2, trouble_unsent, NULL);
+        manta_group_plan_free(p);
+    }
+}
+
 static void giving_up_ends_all(void **state)
 {
     (void)state;
@@ -324,6 +334,7 @@ int main(void)
         cmocka_unit_test(different_calls_are_told),
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(who_leaves_after_the_barrier_breaks_none),
         cmocka_unit_test(giving_up_ends_all),
     };
 
