@@ -30,7 +30,7 @@ typedef struct segment {
 typedef struct need {
     uint32_t client;
     uint64_t request, segment, size;
-    int64_t deadline;
+    int64_t since;
 } need;
 
 struct spill_book {
@@ -39,6 +39,7 @@ struct spill_book {
     uint64_t next_segment, uses;
     MAP_U64(segment *) segments;
     VEC(need) needs; /* in order */
+    int64_t patience; /* how long a request waits for others to let go */
     int64_t no_write_until; /* the disk was full */
 };
 
@@ -48,6 +49,7 @@ spill_book *spill_new(uint64_t memory, uint64_t disk)
 
     b->memory = memory;
     b->disk = disk;
+    b->patience = SPILL_WAIT_NS;
     return b;
 }
 
@@ -148,10 +150,18 @@ static void drop_file(spill_book *b, segment *g)
     g->has_file = false;
 }
 
+/* Somebody has let go: it is worth waiting again. */
+static void holder_leaves(spill_book *b, segment *g, holder *h)
+{
+    vec_remove(&g->holders, (size_t)(h - g->holders.at));
+    b->patience = SPILL_WAIT_NS;
+}
+
 /* The segment is no more. What is being copied ends first. */
 static void end_segment(spill_book *b, uint64_t id, segment *g, spill_actions *out)
 {
     g->dropped = true;
+    b->patience = SPILL_WAIT_NS;
     for (size_t i = 0; i < g->holders.n; i++)
         add_action(out, SPILL_DO_TELL_GONE, g->holders.at[i].client, 0, id);
     vec_clear(&g->holders);
@@ -297,7 +307,8 @@ static void serve_needs(spill_book *b, int64_t now, spill_actions *out)
         uint64_t before = b->use.memory;
         bool wait = make_room(b, &x, now, out);
         if (b->use.memory < before) continue;
-        if (wait && now < x.deadline) return;
+        if (wait && now < x.since + b->patience) return;
+        if (wait && b->patience / 2 >= SPILL_AGAIN_NS) b->patience /= 2;
         vec_remove(&b->needs, 0);
         if (g)
             refuse_all(g, x.segment, SPILL_FULL, out);
@@ -313,10 +324,8 @@ static void on_want(spill_book *b, const spill_event *e, spill_actions *out)
     if (e->size == 0 || e->size > b->memory)
         refuse_request(out, e->client, e->request, 0, SPILL_TOO_LARGE);
     else
-        vec_push(&b->needs, ((need){.client = e->client,
-                                    .request = e->request,
-                                    .size = e->size,
-                                    .deadline = e->now + SPILL_WAIT_NS}));
+        vec_push(&b->needs,
+                 ((need){.client = e->client, .request = e->request, .size = e->size, .since = e->now}));
 }
 
 static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
@@ -331,10 +340,8 @@ static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
         give_segment(b, g, e->segment, e->client, e->request, out);
     } else {
         if (g->openers.n == 0 && g->state == ON_DISK)
-            vec_push(&b->needs, ((need){.client = e->client,
-                                        .segment = e->segment,
-                                        .size = g->size,
-                                        .deadline = e->now + SPILL_WAIT_NS}));
+            vec_push(&b->needs,
+                     ((need){.client = e->client, .segment = e->segment, .size = g->size, .since = e->now}));
         vec_push(&g->openers, ((opener){.client = e->client, .request = e->request}));
     }
 }
@@ -347,7 +354,7 @@ static void on_closed(spill_book *b, const spill_event *e)
     if (!h) return;
     h->n -= e->n < h->n ? e->n : h->n;
     if (h->n == 0) {
-        vec_remove(&g->holders, (size_t)(h - g->holders.at));
+        holder_leaves(b, g, h);
         return;
     }
     h->asked = false;
@@ -368,7 +375,7 @@ static void on_gone(spill_book *b, uint32_t client)
     for (size_t i = 0; i < b->segments.n; i++) {
         segment *g = b->segments.at[i].value;
         holder *h = holder_of(g, client);
-        if (h) vec_remove(&g->holders, (size_t)(h - g->holders.at));
+        if (h) holder_leaves(b, g, h);
         for (size_t k = 0; k < g->openers.n;) {
             if (g->openers.at[k].client == client)
                 vec_remove(&g->openers, k);
@@ -471,7 +478,7 @@ int64_t spill_next(const spill_book *b)
     int64_t next = INT64_MAX;
 
     if (b->needs.n == 0) return next;
-    next = b->needs.at[0].deadline;
+    next = b->needs.at[0].since + b->patience;
     for (size_t i = 0; i < b->segments.n; i++) {
         const segment *g = b->segments.at[i].value;
         for (size_t k = 0; k < g->holders.n; k++) {

@@ -19,7 +19,10 @@
  * Requests that need room (a new segment, one to be read back) are served in
  * order. A request waits while something is being written or others may still
  * let go, at most SPILL_WAIT_NS; it is refused at once when all that is in the
- * way is held by the one who asks, who would wait for itself.
+ * way is held by the one who asks, who would wait for itself. Each request that
+ * has waited in vain halves the time that the next ones wait, until somebody
+ * lets go: many that are made one after the other would else take that
+ * time each, to learn the same.
  *
  * spill_step() takes one event and writes actions; no input, output, clock or
  * random number. */

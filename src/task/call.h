@@ -74,8 +74,8 @@ function *function_find(const char *name);
 /* A call of f took ns, as the other process says. */
 void function_learn(function *f, int64_t ns);
 
-/* Puts a call that is in no list into the queue of its shape or actor, at the end or at
- * the beginning. */
+/* Puts a call that is in no list into the queue of its shape, before those that were made after it, or of
+ * its actor, at the end; `first`: at the beginning. */
 void call_queue(call *c, bool first);
 
 /* One argument more is there: the call is sent when it was the last. */

@@ -171,6 +171,23 @@ bool call_send(call *c, peer *p)
     return true;
 }
 
+/* Puts the call before those that were made after it. A call that waited for its arguments may be what
+ * younger calls, which did not, will wait for inside: behind them it would get no worker if they take all
+ * that there may be. It is looked for from both ends at once, since a call is mostly the youngest
+ * of all, or, when it waited, one of the oldest. */
+static void queue_by_age(list *queue, call *c)
+{
+    list *younger = queue->next, *older = queue->prev;
+
+    while (younger != queue && LIST_ITEM(younger, call, link)->id < c->id && older != queue &&
+           LIST_ITEM(older, call, link)->id > c->id) {
+        younger = younger->next;
+        older = older->prev;
+    }
+    bool is_behind = older != queue && LIST_ITEM(older, call, link)->id < c->id;
+    list_push(is_behind ? older->next : younger, &c->link);
+}
+
 /* All arguments are there: the call may be sent. */
 void call_queue(call *c, bool first)
 {
@@ -191,7 +208,7 @@ void call_queue(call *c, bool first)
     if (first)
         list_push_first(&c->shape->queue, &c->link);
     else
-        list_push(&c->shape->queue, &c->link);
+        queue_by_age(&c->shape->queue, c);
 }
 
 static void call_unqueue(call *c)

@@ -85,12 +85,12 @@ static _Noreturn void node_serve(node *d)
         if ((waiting || d->is_short) && (due < 0 || due > 2)) due = 2;
         if (loop_run(d->loop, more ? 0 : due)) break;
         if (d->is_short) daemon_send_again(d);
-        daemon_stop_idle(d);
+        daemon_end_workers(d);
         waiting = daemon_bury(d);
         more = daemon_settle(d);
         daemon_registry(d, (registry_event){.kind = REGISTRY_PASS});
         waiting = daemon_bury(d) || waiting;
-        more = more || d->stops.n > 0;
+        more = more || d->stops.n > 0 || d->kills.n > 0;
     }
     descendants_end();
     if (d->socket_fd >= 0) {

@@ -62,7 +62,7 @@ typedef struct client {
     bool is_awaited; /* a worker of which the scheduler hears when it is ready: its hook may refuse */
     bool is_retired; /* it takes no more calls */
     bool is_killed; /* by us: its end says nothing about the next worker */
-    bool is_maker; /* in daemon_stop_idle(): others wait for what it is to make */
+    bool is_maker; /* in daemon_end_workers(): others wait for what it is to make */
     bool blocked;
     int status;
     int64_t died_ns;
@@ -163,7 +163,8 @@ typedef struct node {
     bool is_stepping; /* which are being done */
     VEC(registry_event) wants; /* of actors that nobody has told of yet, */
     bool is_looking; /* while everything that was said is read */
-    VEC(uint32_t) stops; /* workers that are to be stopped (daemon_stop_idle()) */
+    VEC(uint32_t) stops; /* workers that are to be stopped, idle as they are (daemon_end_workers()), */
+    VEC(uint32_t) kills; /* and whose callers or groups are gone */
     refs_book *refs;
     gifts *gifts;
     buf out; /* the message being written */
@@ -280,9 +281,10 @@ void daemon_take_output(node *d, client *c);
 /* daemon_leases.c */
 /* Applies an event to the scheduler and does what follows. */
 void daemon_act(node *d, sched_event e);
-/* Ends the workers that the scheduler has let go, but for those that are to make what others
- * wait for. Reads what all have said: not from within a message or an action. */
-void daemon_stop_idle(node *d);
+/* Ends the workers that the scheduler has let go, and those whose callers or groups are gone, but for
+ * those that are to make what others wait for. Reads what all have said: not from within a message or
+ * an action. */
+void daemon_end_workers(node *d);
 /* Gives both clients a channel to each other, once. */
 bool daemon_connect(node *d, client *a, client *b);
 void daemon_put_shape(buf *b, const sched_shape *s);

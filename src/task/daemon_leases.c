@@ -116,25 +116,47 @@ static void let_linger(node *d, client *c)
     daemon_send(d, c);
 }
 
-/* What a worker is to make it has told us before its caller could give it back, over another
- * connection: what all have said is read first, which may be that others are to be stopped, too. */
-void daemon_stop_idle(node *d)
+static void stop_worker(node *d, uint32_t id)
 {
-    if (d->stops.n == 0) return;
+    client *c = daemon_client(d, id);
+
+    if (c && c->is_maker && c->is_retired)
+        let_linger(d, c);
+    else if (c && c->is_maker)
+        daemon_act(d,
+                   (sched_event){
+                       .kind = SCHED_STAYS, .worker = c->id, .job = c->job, .environment = c->environment});
+    else
+        daemon_kill(d, id);
+}
+
+/* Its caller or its group is gone. The worker may have been in other hands before, and be to make what
+ * others wait for: only it knows whether it is in a call, with which it ends, or in none. Either way it
+ * holds nothing any more, since what it is to make may need that. */
+static void kill_worker(node *d, uint32_t id)
+{
+    client *c = daemon_client(d, id);
+
+    if (!c || !c->is_maker) {
+        daemon_kill(d, id);
+        return;
+    }
+    daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = id});
+    proto_begin(&d->out, PROTO_ABANDONED);
+    daemon_send(d, c);
+}
+
+/* What a worker is to make it has told us before its caller could give it back, over another
+ * connection: what all have said is read first, which may be that others are to be ended, too. */
+void daemon_end_workers(node *d)
+{
+    if (d->stops.n == 0 && d->kills.n == 0) return;
     daemon_drain_all(d);
     find_makers(d);
-    for (size_t i = 0; i < d->stops.n; i++) {
-        client *c = daemon_client(d, d->stops.at[i]);
-        if (c && c->is_maker && c->is_retired)
-            let_linger(d, c);
-        else if (c && c->is_maker)
-            daemon_act(
-                d, (sched_event){
-                       .kind = SCHED_STAYS, .worker = c->id, .job = c->job, .environment = c->environment});
-        else
-            daemon_kill(d, d->stops.at[i]);
-    }
+    for (size_t i = 0; i < d->stops.n; i++) stop_worker(d, d->stops.at[i]);
     vec_clear(&d->stops);
+    for (size_t i = 0; i < d->kills.n; i++) kill_worker(d, d->kills.at[i]);
+    vec_clear(&d->kills);
 }
 
 void daemon_act(node *d, sched_event e)
@@ -157,7 +179,7 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_CAP: say_cap(d, a); break;
         case SCHED_DO_REFUSE_CAPPED: refuse_capped(d, a); break;
         case SCHED_DO_STOP: vec_push(&d->stops, a->worker); break;
-        case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
+        case SCHED_DO_KILL: vec_push(&d->kills, a->worker); break;
         case SCHED_DO_RECLAIM:
             if (!(c = daemon_client(d, (uint32_t)a->client))) break;
             proto_begin(&d->out, PROTO_RECLAIM);

@@ -77,6 +77,7 @@ typedef enum proto_kind {
     PROTO_GROUP_GONE, /* group */
     PROTO_NO_WORKER, /* shape, failure: no worker can be started for the calls that wait */
     PROTO_ENDS, /* text: why the node, or this program's part in it, is about to end; also of a supervisor */
+    PROTO_ABANDONED, /* to a worker: who leased it is gone, or its group; others wait for what it is to make */
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
     PROTO_STILL_ASK, /* round: answered with STILL */

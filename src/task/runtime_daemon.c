@@ -1,6 +1,7 @@
 /* runtime_daemon.c - what the daemon says to a process, message by message. */
 #include "task/runtime.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -346,6 +347,15 @@ static void on_exit_request(wire *w)
     leader_stop_all();
 }
 
+/* A call that runs here is nobody's any more, and cannot be ended without the process. In none, the process
+ * makes what it has promised to others, and leaves then. */
+static void on_abandoned(wire *w)
+{
+    (void)w;
+    if (!list_is_empty(&rt->running)) (void)kill(getpid(), SIGKILL);
+    leader_stop_all();
+}
+
 /* ---- which function hears which kind ---- */
 
 /* A kind is heard by one of the two: by the second when its messages carry
@@ -379,6 +389,7 @@ static const handler handlers[] = {
     [PROTO_STACK_ASK] = {.hear = on_stack_ask},
     [PROTO_STILL_ASK] = {.hear = on_still_ask},
     [PROTO_EXIT] = {.hear = on_exit_request},
+    [PROTO_ABANDONED] = {.hear = on_abandoned},
     [PROTO_INFO_IS] = {.hear = on_info},
     [PROTO_ANSWER] = {.hear = on_answer},
     [PROTO_GROUP_GONE] = {.hear = on_group_gone},

@@ -66,6 +66,7 @@ static void node_end(node *d)
     vec_release(&d->later);
     vec_release(&d->wants);
     vec_release(&d->stops);
+    vec_release(&d->kills);
     vec_release(&d->pasts);
     vec_release(&d->guests);
     buf_release(&d->out);
@@ -142,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size--;
         client *c = daemon_client(d, who % CLIENTS + 1);
         if (who >= 250) {
-            daemon_stop_idle(d);
+            daemon_end_workers(d);
             for (int i = 0; i < 4 && daemon_settle(d); i++) {}
             (void)daemon_memory_tick(d);
             continue;

@@ -418,7 +418,7 @@ static manta_status start_worker(work *w)
     group_crash(GROUP_CRASH_START_BEGIN);
     s->state = shared_buffer(w->sh, word_buffer(atomic_load(&w->c->commit)));
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
-    mem_free(s->a.norms);
+    mem_try_free(s->a.norms);
     s->a.norms = shared_norms(w->sh);
     session_after_fork(s);
     s->threads = w->u->threads;

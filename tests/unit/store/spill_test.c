@@ -144,6 +144,51 @@ static void who_waits_for_itself_is_refused_at_once(void **state)
     spill_free(b);
 }
 
+static void who_waits_in_vain_shortens_the_wait_of_the_next(void **state)
+{
+    spill_book *b = spill_new(100, 1000);
+    (void)state;
+
+    clock_ns = 0;
+    want(b, 1, 10, 100);
+    want(b, 2, 11, 100);
+    closed(b, 1, 1, 0); /* it is in use */
+    clock_ns += SPILL_WAIT_NS;
+    step(b, (spill_event){.kind = SPILL_TICK});
+    assert_true(refused(2, 11, SPILL_FULL));
+
+    want(b, 2, 12, 100);
+    closed(b, 1, 1, 0);
+    clock_ns += SPILL_WAIT_NS / 2 - 1;
+    step(b, (spill_event){.kind = SPILL_TICK});
+    assert_false(refused(2, 12, SPILL_FULL));
+    clock_ns++;
+    step(b, (spill_event){.kind = SPILL_TICK});
+    assert_true(refused(2, 12, SPILL_FULL));
+
+    int64_t before = clock_ns;
+    for (uint64_t request = 13; request < 113; request++) {
+        want(b, 2, request, 100);
+        while (!refused(2, request, SPILL_FULL)) {
+            assert_true(spill_next(b) != INT64_MAX);
+            clock_ns = spill_next(b) > clock_ns ? spill_next(b) : clock_ns + 1;
+            step(b, (spill_event){.kind = SPILL_TICK});
+        }
+    }
+    assert_true(clock_ns - before < SPILL_WAIT_NS + (int64_t)100 * 2 * SPILL_AGAIN_NS);
+
+    /* It lets go: what waits has the whole time again, while the segment is written. */
+    want(b, 2, 113, 100);
+    closed(b, 1, 1, 1);
+    assert_true(did(SPILL_DO_WRITE, 0, 1));
+    clock_ns += SPILL_WAIT_NS / 2;
+    step(b, (spill_event){.kind = SPILL_TICK});
+    assert_false(refused(2, 113, SPILL_FULL));
+    copied(b, SPILL_WROTE, 1, true);
+    assert_true(did(SPILL_DO_MAKE, 2, 2));
+    spill_free(b);
+}
+
 static void a_disk_that_is_full_or_broken(void **state)
 {
     spill_book *b = spill_new(100, 1000), *none = spill_new(100, 0), *small = spill_new(100, 50);
@@ -523,6 +568,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_oldest_leaves_and_comes_back, clear),
         cmocka_unit_test_teardown(who_waits_for_itself_is_refused_at_once, clear),
+        cmocka_unit_test_teardown(who_waits_in_vain_shortens_the_wait_of_the_next, clear),
         cmocka_unit_test_teardown(a_disk_that_is_full_or_broken, clear),
         cmocka_unit_test_teardown(any_order_of_events_keeps_the_rules, clear),
     };
