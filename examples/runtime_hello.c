@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
 #include <manta/task.h>
 
 /* A remote function: it runs in another process of this same program. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <manta/actor.h>
 #include <manta/model.h>
 #include <manta/task.h>
 #include <manta/train.h>

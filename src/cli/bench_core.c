@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
 #include <manta/task.h>
 
 #include "cli/cli.h"

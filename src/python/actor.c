@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <manta/actor.h>
+#include <manta/stream.h>
+
 /* ---- handles ---- */
 
 PyObject *py_actor_take(PyTypeObject *cls, manta_actor actor)

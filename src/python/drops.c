@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <manta/actor.h>
+#include <manta/stream.h>
+
 #define MUCH     64 /* numbers that a call gives back on its way */
 #define DELAY_NS 5000000 /* for others to come along, before the thread gives back what there is */
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <manta/failure.h>
+
 typedef struct writing {
     py_value *value;
     struct writing *below;

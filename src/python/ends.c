@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
 #include <manta/status.h>
 
 static sem_t terms; /* SIGTERMs that came */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include <manta/failure.h>
 #include <manta/status.h>
 
 static const char *const kinds[] = {"none",      "task",        "worker", "actor",          "unknown",

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/context.h>
+
 /* ---- options of a node ---- */
 
 typedef struct node_field {

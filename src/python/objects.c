@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include <manta/failure.h>
+
 /* ---- put ---- */
 
 PyObject *py_put(PyObject *self, PyObject *o)

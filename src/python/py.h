@@ -21,6 +21,7 @@
 #include <manta/code.h>
 #include <manta/nursery.h>
 #include <manta/packed.h>
+#include <manta/stream.h>
 #include <manta/task.h>
 
 #define PY_NAME   28 /* bytes of a reference that the program makes of bytes, as Ray has them */

@@ -14,8 +14,12 @@
 #include "py.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
 #include <manta/status.h>
+#include <manta/stream.h>
 
 #define RETRIED MANTA_EIO
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include <manta/context.h>
 #include <manta/node.h>
 
 enum { MOST_OBJECTS = 10000 };

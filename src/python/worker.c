@@ -17,6 +17,10 @@
 #include <string.h>
 #include <time.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/stream.h>
+
 #define MOST_AWAITED 50000 /* turns of py_await_interrupt(): 10 s, which nothing takes */
 
 static _Thread_local manta_task *current;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include "base/arena.h"

@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-#include <manta/task.h>
+#include <manta/failure.h>
 
 #include "base/buf.h"
 #include "base/status.h"

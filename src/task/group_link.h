@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <manta/task.h>
+#include <manta/failure.h>
+#include <manta/placement.h>
 
 #include "base/status.h"
 #include "task/failure.h"

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <manta/context.h>
 #include <manta/task.h>
 
 #include "base/buf.h"

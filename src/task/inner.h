@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <manta/task.h>
+#include <manta/value.h>
 
 /* The number of reference or handle i (from 0) of an argument; false: it has no such. */
 bool inner_at(const manta_arg *a, size_t i, uint64_t *id);

@@ -3,6 +3,9 @@
  *
  * Inputs are asked for as room in the window comes free, so that neither they
  * nor the results pile up: items is what was submitted and not yet taken. */
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/map.h>
 #include <manta/task.h>
 
 #include <string.h>

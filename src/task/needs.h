@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include "base/status.h"

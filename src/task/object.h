@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <manta/task.h>
+#include <manta/failure.h>
+#include <manta/value.h>
 
 #include "base/status.h"
 #include "base/vec.h"

@@ -1,5 +1,8 @@
 /* pool.c - a pool of actors (manta/task.h), on the public calls alone. */
-#include <manta/task.h>
+#include <manta/actor.h>
+#include <manta/object.h>
+#include <manta/pool.h>
+#include <manta/value.h>
 
 #include "base/args.h"
 #include "base/mem.h"

@@ -2,7 +2,9 @@
  *
  * A promise is an object of ours without a value: whoever waits for it waits, and the daemon is told
  * of it as of the result of a call (object_export()). It is settled once. */
-#include <manta/task.h>
+#include <manta/failure.h>
+#include <manta/object.h>
+#include <manta/value.h>
 
 #include <string.h>
 #include <unistd.h>

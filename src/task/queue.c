@@ -3,9 +3,13 @@
  * or for items do not keep the others out. All but the last of its threads may
  * wait; who comes then is told so, and tries again. */
 
+#include <manta/queue.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <manta/actor.h>
 
 #include "base/args.h"
 #include "base/clock.h"

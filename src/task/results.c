@@ -15,6 +15,7 @@
  * one message. What may not: answering before what the answer refers to was told. */
 #include <string.h>
 
+#include <manta/stream.h>
 #include <manta/task.h>
 
 #include "base/arena.h"

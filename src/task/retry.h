@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <manta/task.h>
+#include <manta/failure.h>
 
 typedef enum retry_event {
     RETRY_WORKER_DIED, /* the process that had the call is dead */

@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include <manta/task.h>
+#include <manta/context.h>
 
 #include "base/buf.h"
 #include "base/list.h"

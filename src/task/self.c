@@ -6,6 +6,8 @@
  * The daemon says when the process is to end (worker.c): it has then taken the actor from the process, so that
  * its end is no death of an actor. Calls that run, and those that were deferred, are finished before. The lock is
  * held, but by the public functions. */
+#include <manta/actor.h>
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include <stdio.h>

@@ -19,6 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/failure.h>
+#include <manta/stream.h>
+
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -1,6 +1,7 @@
 /* task.c - the public calls of manta/task.h about calls and objects: each takes
  * the lock, does its work through the other files of this folder, and gives it
  * back. task_many.c, task_node.c and task_actors.c have the rest. */
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* task_actors.c - the public calls about actors: start, call, find, end. */
+#include <manta/actor.h>
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include <string.h>

@@ -2,6 +2,9 @@
  * own state. Everything was read before the function began: no lock is needed. */
 #include <string.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+
 #include "base/args.h"
 #include "task/exec_task.h"
 #include "task/packed.h"

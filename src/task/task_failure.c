@@ -1,5 +1,6 @@
 /* task_failure.c - the public functions about failures: failing with more than a sentence, and reading
  * why something failed. */
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #include <stdio.h>

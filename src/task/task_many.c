@@ -6,7 +6,8 @@
  *
  * A wait over n references costs n once and not at each wake: all_ready() goes on where it stopped,
  * some_ready() counts anew only when an object has settled since (rt->settled). */
-#include <manta/task.h>
+#include <manta/object.h>
+#include <manta/value.h>
 
 #include <string.h>
 

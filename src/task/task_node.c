@@ -1,4 +1,5 @@
 /* task_node.c - the public calls that begin and end a runtime, and ask about its node. */
+#include <manta/context.h>
 #include <manta/task.h>
 
 #include <signal.h>

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <manta/task.h>
+#include <manta/value.h>
 
 #include "base/buf.h"
 #include "net/wire.h"

@@ -11,6 +11,7 @@
  *
  * Who wakes whom: TAKEN comes in by a ring, and whoever reads it rings rt->bell; a call that
  * ends in this process, and a promise that is given back, change things here (rt_changed()). */
+#include <manta/stream.h>
 #include <manta/task.h>
 
 #include "base/args.h"

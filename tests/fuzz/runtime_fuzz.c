@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "manta/actor.h"
 #include "manta/log.h"
 #include "manta/packed.h"
+#include "manta/stream.h"
 #include "os/shm.h"
 #include "os/socket.h"
 #include "task/call.h"

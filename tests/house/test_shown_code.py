@@ -25,6 +25,7 @@ AROUND = {
     "data.h": "extern manta_column columns[2]; extern uint64_t seed; void use(const manta_batch *b);",
     "events.h": "extern int64_t step;",
     "nursery.h": "#include <stdio.h>\nmanta_status prepare_worker(void *user, const char *environment);",
+    "object.h": "#include <stdio.h>\nextern manta_array array; extern double v;",
     "packed.h": "extern float weights[6], bias[2]; extern manta_task_fn apply;",
     "strategy.h": "extern float *g; extern int64_t n; void gradient(manta_replica *r, const manta_array *w, float *g);"
                   "void update(const manta_array *w, const float *g);",
@@ -125,8 +126,8 @@ class Examples(unittest.TestCase):
             for code in blocks(header.read_text()):
                 seen.add(header.name)
                 wrong.append(self.compile(header.stem, unit(code, AROUND.get(header.name, ""))))
-        self.assertGreaterEqual(seen, {"callback.h", "cluster.h", "comm.h", "data.h", "events.h", "file.h", "model.h",
-                                       "recipe.h", "strategy.h", "task.h", "tensor.h", "trainer.h"})
+        self.assertGreaterEqual(seen, {"actor.h", "callback.h", "cluster.h", "comm.h", "data.h", "events.h", "file.h", "model.h",
+                                       "object.h", "recipe.h", "strategy.h", "task.h", "tensor.h", "trainer.h"})
         self.assertEqual([w for w in wrong if w], [])
 
     def test_a_wrong_one_is_found(self):

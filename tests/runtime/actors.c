@@ -2,6 +2,12 @@
 #include <errno.h>
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
+#include <manta/pool.h>
+#include <manta/stream.h>
+
 #include "scenario.h"
 
 void scenario_actors(void)

@@ -1,6 +1,9 @@
 /* alike.c - with and without other processes: a program sees the same. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/packed.h>
 
 static manta_status refuse(manta_task *t)

@@ -1,6 +1,9 @@
 /* calls.c - calls, their arguments and results, and waiting for them. */
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+
 #include "scenario.h"
 
 static manta_status divmod(manta_task *t)

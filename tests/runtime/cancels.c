@@ -1,6 +1,9 @@
 /* cancels.c - calls that are cancelled, with those that they made or alone. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+
 /* descend(folder, depth): calls itself until depth is 0 and waits for it. Leaves
  * a file when it has begun, and one with what its wait said. */
 static manta_status descend(manta_task *t)

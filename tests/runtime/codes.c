@@ -1,6 +1,7 @@
 /* codes.c - code by key: put by one process, found by every other of the program. */
 #include <signal.h>
 
+#include <manta/actor.h>
 #include <manta/code.h>
 
 #include "scenario.h"

@@ -1,6 +1,8 @@
 /* crowds.c - many that want workers at once, of several sorts: calls that hold all cores and
  * call others, which gives cores back and takes them again, and actors by the hundred. Nobody
  * may be left standing in the scheduler's line, neither by others nor by itself. */
+#include <manta/actor.h>
+#include <manta/context.h>
 #include <manta/node.h>
 
 #include "scenario.h"

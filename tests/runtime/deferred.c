@@ -3,6 +3,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+#include <manta/stream.h>
+
 #include "scenario.h"
 
 enum { MOST = 200, LARGE = 300000 };

@@ -2,6 +2,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+
 #include "scenario.h"
 
 /* Calls of one process meet: each waits until so many have come, or are let go. */

@@ -1,6 +1,9 @@
 /* failures.c - calls that fail, workers that die, objects that are lost. */
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+
 #include "scenario.h"
 
 static manta_status fail_once(manta_task *t)

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <manta/actor.h>
+
 #include "scenario.h"
 
 enum { ACTORS = 120, MOST_OPEN = 4096 };

@@ -1,6 +1,10 @@
 /* groups.c - placement groups, devices, and what a call knows of where it runs. */
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
+
 #include "scenario.h"
 
 /* The bundle it runs in, and the resources it holds. */

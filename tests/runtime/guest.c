@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
 #include <manta/nursery.h>
 #include <manta/task.h>
 

@@ -4,8 +4,13 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/node.h>
 #include <manta/nursery.h>
+#include <manta/queue.h>
+#include <manta/stream.h>
 
 #include "scenario.h"
 

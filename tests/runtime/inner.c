@@ -2,6 +2,8 @@
  * goes, whoever made it, and no longer than it is there. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+
 enum { MANY = 2000 }; /* references that do not fit into a message */
 
 /* Adds up the numbers that its argument refers to. */

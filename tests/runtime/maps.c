@@ -1,6 +1,10 @@
 /* maps.c - a function over many inputs. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/map.h>
+#include <manta/pool.h>
+
 typedef struct inputs {
     size_t n, asked;
     char text[32];

@@ -1,6 +1,10 @@
 /* memory.c - the store gives everything back, and processes have limits. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
+
 /* Everything comes back: after many objects the store is as it was. */
 void scenario_memory(void)
 {

@@ -3,6 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
+#include <manta/stream.h>
+
 #include "scenario.h"
 
 /* Waits for r and returns the most workers that the node had meanwhile. */

@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/nursery.h>
 
 #include "scenario.h"

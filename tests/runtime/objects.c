@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/packed.h>
 
 #include "scenario.h"

@@ -3,6 +3,9 @@
  * placed, work that waits for ever. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/stream.h>
+
 /* ---- how far a stream may be ahead ---- */
 
 /* Yields n numbers, and says each time that it is about to. */

@@ -2,7 +2,10 @@
  * and maps, created in place, small and large, with and without each of their parts. */
 #include <stdint.h>
 
+#include <manta/actor.h>
 #include <manta/packed.h>
+#include <manta/queue.h>
+#include <manta/stream.h>
 
 #include "scenario.h"
 

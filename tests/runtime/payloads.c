@@ -4,6 +4,11 @@
 #include <signal.h>
 #include <stdint.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+#include <manta/map.h>
+#include <manta/stream.h>
+
 #include "scenario.h"
 
 enum { LARGEST = 3 << 20 };

@@ -5,6 +5,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/queue.h>
+
 #include "scenario.h"
 
 /* A child of a worker that nobody waits for, in a session of its own. */

@@ -1,6 +1,10 @@
 /* queues.c - items between processes. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/queue.h>
+
 /* Puts so many numbers, beginning with `first`, one by one. */
 static manta_status produce(manta_task *t)
 {

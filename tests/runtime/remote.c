@@ -2,6 +2,8 @@
  * their names. */
 #include <signal.h>
 
+#include <manta/actor.h>
+
 #include "scenario.h"
 
 static manta_status add(manta_task *t)

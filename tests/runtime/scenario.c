@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/nursery.h>
 
 #include "temp.h"

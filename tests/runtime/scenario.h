@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <manta/failure.h>
 #include <manta/task.h>
 
 #define CHECK(x)                                                                                             \

@@ -4,6 +4,10 @@
  * that rings are full, and the program must end all the same. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/queue.h>
+#include <manta/stream.h>
+
 #include "task/sizes.h"
 
 static const int64_t sizes[] = {0,    1,    8,    96,    1000,  4000,  8000,   8191,

@@ -2,6 +2,9 @@
  * the call that has no worker fails, with what to raise, and the rest goes on. */
 #include <poll.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+#include <manta/stream.h>
 #include <manta/watch.h>
 
 #include "scenario.h"

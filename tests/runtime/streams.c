@@ -1,6 +1,10 @@
 /* streams.c - results that come one by one. */
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/stream.h>
+
 #include "scenario.h"
 
 /* Yields n numbers, a large array after each tenth, and dies or fails at `bad`. */

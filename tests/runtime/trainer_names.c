@@ -8,6 +8,9 @@
 #include <inttypes.h>
 #include <sys/wait.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
+
 /* ---- between the trainer and the runtime ---- */
 
 manta_actor __real_manta_actor_start(const char *constructor, const manta_task_options *options, int n_args,

@@ -3,6 +3,8 @@
  * rank of run argv[1] there, and ends. */
 #include "trainer_names.h"
 
+#include <manta/actor.h>
+
 /* Code before the functions, so that they lie at other places than in the driver. */
 static manta_status never_called(manta_worker *w)
 {

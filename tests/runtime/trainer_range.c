@@ -5,6 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <manta/context.h>
+#include <manta/placement.h>
+
 #include "trainer_fixture.h"
 
 typedef struct settings {

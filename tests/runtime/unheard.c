@@ -5,7 +5,10 @@
 
 #include <signal.h>
 
+#include <manta/actor.h>
+#include <manta/context.h>
 #include <manta/packed.h>
+#include <manta/stream.h>
 
 enum { CALLS = 100, INLINE = 8000, LARGE = 20000 };
 

@@ -2,6 +2,10 @@
  * without being taken from and left while they run; results that fail one by one. */
 #include "scenario.h"
 
+#include <manta/actor.h>
+#include <manta/failure.h>
+#include <manta/stream.h>
+
 /* Yields n numbers, each made when there is room for it, and says each time that it makes one; `limit`:
  * of all streams of its process. */
 static manta_status yi_count(manta_task *t)

@@ -5,6 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
+#include <manta/queue.h>
+#include <manta/stream.h>
+
 #include "program.h"
 
 soak_page *soak_shared;

@@ -2,7 +2,11 @@
 #include "run.h"
 
 #include <dirent.h>
+#include <manta/actor.h>
+#include <manta/context.h>
+#include <manta/failure.h>
 #include <manta/node.h>
+#include <manta/stream.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

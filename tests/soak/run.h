@@ -7,6 +7,8 @@
 #define SOAK_RUN_H
 
 #include "program.h"
+
+#include <manta/stream.h>
 #include "remote.h"
 
 typedef enum soak_holds { SOAK_EMPTY, SOAK_VALUES, SOAK_ACTORS, SOAK_ITEMS } soak_holds;

@@ -1,6 +1,8 @@
 /* run_actors.c - actors of a program; see run.h. */
 #include <stdlib.h>
 
+#include <manta/actor.h>
+
 #include "run.h"
 
 static void name_of(char *text, size_t size, int id, int i)

@@ -5,6 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/context.h>
+#include <manta/map.h>
+#include <manta/queue.h>
+#include <manta/stream.h>
+
 #include "run.h"
 
 static int number(const soak_op *op, soak_field f)

@@ -46,6 +46,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <manta/actor.h>
+#include <manta/failure.h>
 #include <manta/task.h>
 #include <manta/version.h>
 

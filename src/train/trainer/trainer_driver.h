@@ -9,7 +9,7 @@
 #ifndef TRAIN_TRAINER_TRAINER_DRIVER_H
 #define TRAIN_TRAINER_TRAINER_DRIVER_H
 
-#include <manta/task.h>
+#include <manta/value.h>
 
 #include "base/status.h"
 #include "train/trainer/trainer_driver_datasets.h"

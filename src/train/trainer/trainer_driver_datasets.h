@@ -5,7 +5,7 @@
 #ifndef TRAIN_TRAINER_TRAINER_DRIVER_DATASETS_H
 #define TRAIN_TRAINER_TRAINER_DRIVER_DATASETS_H
 
-#include <manta/task.h>
+#include <manta/value.h>
 
 #include "train/trainer/trainer_shared.h"
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include <manta/context.h>
 #include <manta/task.h>
 
 #include "base/mem.h"

@@ -2,7 +2,8 @@
 #include "base/status.h"
 #include "train/trainer/trainer_scaling.h"
 
-#include <manta/task.h>
+#include <manta/context.h>
+#include <manta/placement.h>
 
 #include "train/trainer/trainer_shared.h"
 

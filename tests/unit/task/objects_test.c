@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/failure.h>
+#include <manta/stream.h>
+
 #include "base/mem.h"
 #include "manta/log.h"
 #include "os/shm.h"
