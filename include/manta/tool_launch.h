@@ -47,9 +47,10 @@ MANTA_API manta_status manta_where_ask(const char *address, int timeout_ms) MANT
 /* What to start, and where. Zeroed but for argv: one process on this host. */
 typedef struct manta_launch_options {
     const char *const *argv; /* the program and its arguments, NULL behind the last; "train" is manta's own */
-    const char *on; /* "ssh:FILE", "slurm", "mpi:FILE"; NULL: this host */
+    const char
+        *on; /* "ssh:FILE", "slurm", "mpi:FILE", "pod:NAME"; NULL: this host; "k8s" for a manifest alone */
     int processes; /* on each host; 0: one */
-    int nodes; /* of Slurm: how many to ask for, or to use of an allocation; 0: all of it */
+    int nodes; /* of Slurm: how many to ask for, or to use of an allocation, 0: all of it; of Kubernetes: pods, 0: one */
     int max_restarts; /* of a rank that a signal has killed; 0: 3 for a training, none else; MANTA_NONE: none */
     int64_t grace_ms; /* from SIGTERM to SIGKILL for ranks that have to end; 0: 30 s */
     int64_t lease_ms; /* how long a host may be silent; 0: 30 s */
@@ -60,10 +61,23 @@ typedef struct manta_launch_options {
     const char *slurm; /* more words for salloc; NULL: none */
     const char *variables; /* names, apart by commas, that ranks get as this process has them; NULL: none */
     bool plain; /* lines of ranks do not begin with [rank N] */
+    /* For manta_launch_manifest() alone; NULL or 0: nothing is said about it. */
+    const char *image; /* in which manta is; needed */
+    const char *job; /* the name of Job and Service; NULL: "manta" */
+    const char *space; /* their namespace */
+    const char *secret; /* that has the key; NULL: the job's name and "-key" */
+    const char *environment; /* a Secret whose entries are variables of the pods */
+    const char *claim; /* "CLAIM:PATH": a PersistentVolumeClaim, and where pods have it */
+    const char *cpus, *memory; /* of a pod, as Kubernetes writes them */
+    int user; /* as which pods run; 0: as the image says */
 } manta_launch_options;
 
 /* Says what manta_launch() would do, in whole lines. *out: owned, free(). */
 MANTA_API manta_status manta_launch_plan(const manta_launch_options *launch, char **out) MANTA_MUST_USE;
+
+/* The manifests by which Kubernetes runs the launch, as YAML: a headless Service and an indexed Job, whose pods run
+ * manta_launch() on "pod:NAME". No key is in it. *out: owned, free(). MANTA_EINVAL: the options cannot be. */
+MANTA_API manta_status manta_launch_manifest(const manta_launch_options *launch, char **out) MANTA_MUST_USE;
 
 /* Starts an agent on each host, by them the ranks, and hands on what they print until all have ended. What goes wrong
  * meanwhile is said on standard error. *status: what the process is to end with: 0, that of the first rank that

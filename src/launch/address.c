@@ -105,6 +105,15 @@ int address_port(const char *job, int rank, int k)
     return ADDRESS_FIRST_PORT + (int)(h % ADDRESS_PORTS);
 }
 
+manta_status address_listen_at(const char *host, int port, int *fd, char *text, int size)
+{
+    tcp_place at;
+
+    snprintf(text, (size_t)size, "%s:%d", host, port);
+    TRY(tcp_resolve(text, &at));
+    return tcp_listen(&at, fd);
+}
+
 manta_status address_listen(const char *host, const char *job, int rank, int *fd, char *text, int size)
 {
     buf tried = {0};
@@ -112,10 +121,7 @@ manta_status address_listen(const char *host, const char *job, int rank, int *fd
 
     for (int k = 0; k < ADDRESS_CANDIDATES; k++) {
         int port = address_port(job, rank, k);
-        tcp_place at;
-        snprintf(text, (size_t)size, "%s:%d", host, port);
-        if ((st = tcp_resolve(text, &at))) break;
-        st = tcp_listen(&at, fd);
+        st = address_listen_at(host, port, fd, text, size);
         if (st != MANTA_EBUSY) break;
         buf_printf(&tried, "%s%d", k ? ", " : "", port);
     }

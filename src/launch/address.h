@@ -26,6 +26,9 @@ int address_port(const char *job, int rank, int k);
 manta_status address_listen(const char *host, const char *job, int rank, int *fd, char *text,
                             int size) MANTA_MUST_USE;
 
+/* Listens at one port of `host`. *fd: owned. MANTA_EBUSY: it is taken. */
+manta_status address_listen_at(const char *host, int port, int *fd, char *text, int size) MANTA_MUST_USE;
+
 /* Whether "host:port" is an address that never leaves its machine, as far as its text says. */
 bool address_is_loopback(const char *address);
 

@@ -51,16 +51,16 @@ static void keep_in_touch(agent *a)
 static manta_status take_setup(agent *a, const json_t *v)
 {
     const char *job, *name;
-    int lease_ms, grace_ms, first, count, only;
+    int lease_ms, grace_ms, first, count, only, port;
     char host[ADDRESS_TEXT];
     json_error_t why;
 
-    if (json_unpack_ex((json_t *)(uintptr_t)v, &why, 0, "{s:s, s:s, s:i, s:i, s:i, s:i, s:b}", "job", &job,
-                       "name", &name, "lease_ms", &lease_ms, "grace_ms", &grace_ms, "first", &first, "count",
-                       &count, "only", &only))
+    if (json_unpack_ex((json_t *)(uintptr_t)v, &why, 0, "{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:i}", "job",
+                       &job, "name", &name, "lease_ms", &lease_ms, "grace_ms", &grace_ms, "first", &first,
+                       "count", &count, "only", &only, "port", &port))
         return manta_fail(MANTA_ECORRUPT, "setup: %s", why.text);
     if (a->job || lease_ms < 1 || grace_ms < 0 || first < 0 || count < 1 || count > MOST_RANKS ||
-        first > MOST_RANKS - count)
+        first > MOST_RANKS - count || port < 0 || port > 65535 - count)
         return manta_fail(MANTA_ECORRUPT, "setup: %d ranks from %d, lease %d ms", count, first, lease_ms);
     a->job = mem_strdup(job);
     a->lease_ns = lease_ms * 1000000LL;
@@ -71,8 +71,10 @@ static manta_status take_setup(agent *a, const json_t *v)
         return MANTA_OK;
     }
     a->host = mem_strdup(host);
-    if (agent_take_ports(a, first, count)) {
-        tell_failure(a, "ports", "try once more: another launch tries other ports");
+    if (agent_take_ports(a, first, count, port)) {
+        tell_failure(a, "ports",
+                     port ? "nothing else in this pod may listen at these ports"
+                          : "try once more: another launch tries other ports");
         return MANTA_OK;
     }
     json_t *list = json_array();
@@ -168,7 +170,7 @@ static manta_status take_go(agent *a, json_t *v)
 {
     if (a->go || a->key < 0 || !a->n || !all_texts(json_object_get(v, "argv")) ||
         !all_texts(json_object_get(v, "cluster")) || !all_values_texts(json_object_get(v, "variables")) ||
-        !json_is_string(json_object_get(v, "folder")))
+        !json_is_string(json_object_get(v, "folder")) || !json_is_integer(json_object_get(v, "base")))
         return manta_fail(MANTA_ECORRUPT, "what to run is not whole");
     a->go = json_incref(v);
     agent_drain_ports(a);

@@ -51,8 +51,8 @@ void agent_run(agent *a);
 
 /* ---- ranks: agent_ranks.c ---- */
 
-/* Takes the ports of all ranks. */
-manta_status agent_take_ports(agent *a, int first, int count) MANTA_MUST_USE;
+/* Takes the ports of all ranks: from `port` on, or with 0 candidates of each. */
+manta_status agent_take_ports(agent *a, int first, int count, int port) MANTA_MUST_USE;
 /* Lets connections go that others made to see whether they can. */
 void agent_drain_ports(agent *a);
 /* Starts a rank of which a->go says what it is. */

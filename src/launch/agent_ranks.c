@@ -18,13 +18,16 @@ enum { CHUNK = 32768, LAST_READS = 64 /* more than a pipe holds */ };
 
 /* ---- ports ---- */
 
-manta_status agent_take_ports(agent *a, int first, int count)
+manta_status agent_take_ports(agent *a, int first, int count, int port)
 {
     a->ranks = mem_new((size_t)count * sizeof *a->ranks);
     for (; a->n < count; a->n++) {
         agent_rank *r = &a->ranks[a->n];
         *r = (agent_rank){.number = first + a->n, .pipes = {-1, -1}, .listener = -1};
-        TRY(address_listen(a->host, a->job, r->number, &r->listener, r->address, sizeof r->address));
+        if (port)
+            TRY(address_listen_at(a->host, port + a->n, &r->listener, r->address, sizeof r->address));
+        else
+            TRY(address_listen(a->host, a->job, r->number, &r->listener, r->address, sizeof r->address));
     }
     return MANTA_OK;
 }
@@ -74,9 +77,9 @@ static void free_texts(texts *t)
 static void make_environment(const agent *a, const agent_rank *r, texts *out)
 {
     const char *name;
-    json_t *value,
-        *config = json_pack("{s:{s:O}, s:{s:s, s:i}}", "cluster", "worker", json_object_get(a->go, "cluster"),
-                            "task", "type", "worker", "index", r->number);
+    json_t *value, *config = json_pack("{s:{s:O}, s:{s:s, s:i}}", "cluster", "worker",
+                                       json_object_get(a->go, "cluster"), "task", "type", "worker", "index",
+                                       (int)json_integer_value(json_object_get(a->go, "base")) + r->number);
     char *text = json_dumps(config, JSON_COMPACT);
 
     for (char **e = environ; *e; e++) vec_push(out, mem_strdup(*e));

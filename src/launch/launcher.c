@@ -24,7 +24,8 @@ enum {
         1000, /* for a reader to take what waits, when there was a signal and nothing else is left */
     LAST_READS = 64, /* of what a command left in a pipe, which is more than one holds */
     AGAIN_MS = 500, /* timeout(1) sends its signal twice; a person takes longer */
-    UNREAD = 141
+    UNREAD = 141,
+    RESUMABLE = 75
 };
 
 /* ---- the end ---- */
@@ -105,7 +106,7 @@ static const char *last_line(const launch_host *h, char *out, size_t size)
 
 static const char *command_name(route_way way)
 {
-    static const char *const names[] = {"the agent", "ssh", "srun", "mpirun"};
+    static const char *const names[] = {"the agent", "ssh", "srun", "mpirun", "the agent"};
 
     return names[way];
 }
@@ -421,6 +422,8 @@ manta_status manta_launch(const manta_launch_options *launch, int *status)
         l.start_deadline = clock_deadline(o.start_ms);
         run_all(&l);
         *status = end_status(&l);
+        /* Other pods hold the state, or the run's folder does: this one may come again. */
+        if (l.pod && l.signal == SIGTERM && *status && !l.failed) *status = RESUMABLE;
     }
     launcher_close(&l);
     return st;

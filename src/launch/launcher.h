@@ -60,6 +60,8 @@ typedef struct launcher {
     route_way way;
     route_hosts list;
     char *job; /* of this launch */
+    const char *pod; /* the name of the Job, in a pod of it; NULL: this is none. Borrowed */
+    int base; /* the number of our first rank: other pods have those before it */
     char key[65]; /* hexadecimal digits; made when the first agent has greeted */
     char *slurm_job; /* NULL: none */
     spawn_child allocation; /* salloc, which holds nodes for us */
@@ -85,6 +87,11 @@ typedef struct launcher {
 /* What can be said before anything is started: way, hosts, ranks. `allocate`: gets nodes of Slurm. */
 manta_status launcher_open(launcher *l, const manta_launch_options *o, bool allocate) MANTA_MUST_USE;
 void launcher_close(launcher *l);
+
+/* In a pod: which of all it is, by JOB_COMPLETION_INDEX, and the key of all, from the file that MANTA_CLUSTER_KEY names. */
+manta_status launcher_open_pod(launcher *l) MANTA_MUST_USE;
+/* The addresses of all ranks, by names that the headless Service of the Job gives to its pods. */
+json_t *launcher_pod_addresses(const launcher *l);
 
 /* Starts the command of a host. */
 manta_status launcher_start_host(launcher *l, launch_host *h) MANTA_MUST_USE;

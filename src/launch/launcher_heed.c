@@ -50,7 +50,7 @@ static void say_rank(launcher *l, int rank, const char *now)
     manta_block b = {0};
     char text[100];
 
-    manta_block_add(&b, "rank %d on %s failed", rank, l->hosts[l->ranks[rank].host].name);
+    manta_block_add(&b, "rank %d on %s failed", l->base + rank, l->hosts[l->ranks[rank].host].name);
     manta_block_line(&b, "what");
     manta_block_add(&b, "%s", spawn_status_text(l->ranks[rank].status, text, sizeof text));
     manta_block_line(&b, "now");
@@ -99,10 +99,10 @@ static manta_status heed_hello(launcher *l, launch_host *h, const json_t *v)
     h->state = HOST_SETTING;
     TRY(post_key(l, h));
     talk_post_json(&h->t, TALK_SETUP,
-                   json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:b}", "job", l->job, "name",
+                   json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:b, s:i}", "job", l->job, "name",
                              json_string(h->name), "lease_ms", (int)l->o->lease_ms, "grace_ms",
                              (int)l->o->grace_ms, "first", h->first, "count", h->count, "only",
-                             l->n_hosts == 1));
+                             l->n_hosts == 1 && !l->pod, "port", l->pod ? ADDRESS_FIRST_PORT : 0));
     return MANTA_OK;
 }
 
@@ -170,17 +170,19 @@ static json_t *make_variables(const launcher *l)
 
 static void start_ranks(launcher *l)
 {
-    json_t *argv = json_array(), *cluster = json_array(), *variables = make_variables(l);
+    json_t *argv = json_array(), *cluster = l->pod ? launcher_pod_addresses(l) : json_array(),
+           *variables = make_variables(l);
     char here[PATH_MAX];
     const char *folder = l->o->folder ? l->o->folder : getcwd(here, sizeof here) ? here : "/";
 
     for (const char *const *w = l->o->argv; *w; w++) json_array_append_new(argv, json_string(*w));
-    for (int i = 0; i < l->n_ranks; i++) json_array_append_new(cluster, json_string(l->ranks[i].address));
+    for (int i = 0; i < l->n_ranks && !l->pod; i++)
+        json_array_append_new(cluster, json_string(l->ranks[i].address));
     for (int i = 0; i < l->n_hosts; i++) {
         l->hosts[i].state = HOST_RUNNING;
         talk_post_json(&l->hosts[i].t, TALK_GO,
-                       json_pack("{s:O, s:O, s:O, s:o}", "argv", argv, "cluster", cluster, "variables",
-                                 variables, "folder", json_string(folder)));
+                       json_pack("{s:O, s:O, s:O, s:o, s:i}", "argv", argv, "cluster", cluster, "variables",
+                                 variables, "folder", json_string(folder), "base", l->base));
     }
     json_decref(argv);
     json_decref(cluster);

@@ -159,9 +159,14 @@ static manta_status find_hosts(launcher *l, bool allocate)
     const char *file;
 
     TRY(route_parse(l->o->on, &l->way, &file));
-    if (l->way != ROUTE_SLURM && (l->o->nodes || l->o->slurm))
-        return manta_fail(MANTA_EINVAL, "%s is for --on slurm", l->o->nodes ? "--nodes" : "--slurm");
+    if (l->way != ROUTE_SLURM && l->o->slurm) return manta_fail(MANTA_EINVAL, "--slurm is for --on slurm");
+    if (l->way != ROUTE_SLURM && l->way != ROUTE_POD && l->o->nodes)
+        return manta_fail(MANTA_EINVAL, "--nodes is for --on slurm and --on k8s");
     if (l->way != ROUTE_SSH && l->o->ssh) return manta_fail(MANTA_EINVAL, "--ssh is for --on ssh:FILE");
+    if (l->way == ROUTE_POD) {
+        l->pod = file;
+        return launcher_open_pod(l);
+    }
     if (file) return read_list(l, file);
     if (l->way == ROUTE_SLURM) return find_slurm_hosts(l, allocate);
     add_host(l, "this host");
@@ -181,7 +186,7 @@ static void place_rank(launcher *l, int host, int number)
 
     *r = (launch_rank){.host = host, .status = -1, .output = {{.to = &l->sinks[0]}, {.to = l->error}}};
     for (int i = 0; i < 2 && !l->o->plain; i++)
-        snprintf(r->output[i].prefix, sizeof r->output[i].prefix, "[rank %d] ", number);
+        snprintf(r->output[i].prefix, sizeof r->output[i].prefix, "[rank %d] ", l->base + number);
 }
 
 static manta_status place_ranks(launcher *l)
@@ -344,6 +349,11 @@ static manta_status check_options(const manta_launch_options *o)
     if (o->folder && strlen(o->folder) >= PATH_MAX)
         return manta_fail(MANTA_EINVAL, "the folder's path has %zu bytes, at most %d are possible",
                           strlen(o->folder), PATH_MAX - 1);
+    if (o->folder && *o->folder != '/')
+        return manta_fail(
+            MANTA_EINVAL,
+            "--folder %.200s: expected a path from / on, since agents begin in folders of their own",
+            o->folder);
     for (const char *const *w = o->argv; *w; w++) TRY(check_text("an argument of the program", *w));
     if (o->variables) TRY(check_variables(o->variables));
     if (!o->folder && !getcwd(folder, sizeof folder))
@@ -441,7 +451,7 @@ manta_status launcher_start_host(launcher *l, launch_host *h)
                                         .own_session = true,
                                         /* An agent of this host ends what it has started when its input ends;
                                            killed with us it could not. */
-                                        .outlives = l->way == ROUTE_HERE},
+                                        .outlives = l->way == ROUTE_HERE || l->way == ROUTE_POD},
                      &h->child);
     route_release_words(&words);
     os->close(fds[0][0]);

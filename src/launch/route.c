@@ -13,6 +13,11 @@ enum { NAME = 300, MOST_PROCESSES = 1024, MOST_HOSTS = 1024 };
 
 manta_status route_parse(const char *on, route_way *way, const char **file)
 {
+    static const struct {
+        const char *word;
+        route_way way;
+    } ways[] = {{"ssh:", ROUTE_SSH}, {"mpi:", ROUTE_MPI}, {"pod:", ROUTE_POD}};
+
     *file = NULL;
     *way = ROUTE_HERE;
     if (!on) return MANTA_OK;
@@ -20,18 +25,19 @@ manta_status route_parse(const char *on, route_way *way, const char **file)
         *way = ROUTE_SLURM;
         return MANTA_OK;
     }
-    if (!strncmp(on, "ssh:", 4) && on[4]) {
-        *way = ROUTE_SSH;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (strncmp(on, ways[i].word, 4) != 0 || !on[4]) continue;
+        *way = ways[i].way;
         *file = on + 4;
         return MANTA_OK;
     }
-    if (!strncmp(on, "mpi:", 4) && on[4]) {
-        *way = ROUTE_MPI;
-        *file = on + 4;
-        return MANTA_OK;
-    }
+    if (!strcmp(on, "k8s"))
+        return manta_fail(MANTA_EINVAL,
+                          "--on k8s needs --print: manifests are written, and kubectl applies them");
     return manta_fail(MANTA_EINVAL,
-                      "--on %.100s: expected ssh:FILE, slurm or mpi:FILE, where FILE has a host a line", on);
+                      "--on %.100s: expected ssh:FILE, slurm or mpi:FILE, where FILE has a host a line, or "
+                      "k8s with --print",
+                      on);
 }
 
 /* ---- hosts ---- */

@@ -1,6 +1,6 @@
 /* launch/route.h - how the agent of a host is started, and what to do when it is not. Pure, but for reading a file.
  *
- *   this host   MANTA agent
+ *   this host   MANTA agent; a pod of Kubernetes is one of several such hosts
  *   ssh         ssh -T -o BatchMode=yes ... HOST exec MANTA agent
  *   Slurm       srun --nodes=1 --ntasks=1 --nodelist=HOST --overlap ... MANTA agent
  *   MPI         mpirun -n 1 -host HOST MANTA agent
@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/vec.h"
 
-typedef enum route_way { ROUTE_HERE, ROUTE_SSH, ROUTE_SLURM, ROUTE_MPI } route_way;
+typedef enum route_way { ROUTE_HERE, ROUTE_SSH, ROUTE_SLURM, ROUTE_MPI, ROUTE_POD } route_way;
 
 typedef struct route_host {
     char *name; /* as it was given, a user and a port with it */
@@ -22,7 +22,8 @@ typedef struct route_host {
 typedef VEC(route_host) route_hosts;
 typedef VEC(char *) route_words; /* NULL behind the last */
 
-/* What "--on" says: NULL, "ssh:FILE", "slurm", "mpi:FILE". *file: borrowed from the text, NULL without one. MANTA_EINVAL. */
+/* What "--on" says: NULL, "ssh:FILE", "slurm", "mpi:FILE", "pod:NAME". *file: what is behind the colon, borrowed from the
+ * text; NULL without one. MANTA_EINVAL. */
 manta_status route_parse(const char *on, route_way *way, const char **file) MANTA_MUST_USE;
 
 /* The hosts of a file's text: a line each, "[USER@]HOST[:PORT] [slots=N]"; what is behind a # is a remark. `where`

@@ -5,10 +5,10 @@
  *   └──────────┴──────────┴─────────────┘
  *
  *   launcher ──────────────────────────────────────▶ agent
- *     TALK_SETUP    JSON: job, lease, ranks, by which name it is known
+ *     TALK_SETUP    JSON: job, lease, ranks, by which name it is known, its first port where that is fixed
  *     TALK_KEY      64 hexadecimal digits
  *     TALK_CHECK    JSON: addresses of all others, to be reached
- *     TALK_GO       JSON: program, folder, variables, addresses of all ranks
+ *     TALK_GO       JSON: program, folder, variables, addresses of all ranks, which is the first here
  *     TALK_AGAIN    JSON: start a rank again
  *     TALK_SIGNAL   JSON: a signal for all ranks
  *     TALK_BYE      there is nothing more to do

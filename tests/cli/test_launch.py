@@ -110,7 +110,8 @@ def test_wrong_usage(manta, tmp_path):
     assert "--processes" in manta("launch", "-n", 0, "--", "x", status=2).stderr
     assert "line 1" in manta("launch", "--on", "ssh:hosts.txt", "--", "x", status=1).stderr
     assert "nothing.txt" in manta("launch", "--on", "ssh:nothing.txt", "--", "x", status=1).stderr
-    assert "ssh:FILE" in manta("launch", "--on", "k8s", "--", "x", status=1).stderr
+    assert "ssh:FILE" in manta("launch", "--on", "k9s", "--", "x", status=1).stderr
+    assert "needs --print" in manta("launch", "--on", "k8s", "--", "x", status=2).stderr
     assert "--nodes" in manta("launch", "--on", "slurm", "--", "x", status=1).stderr
     assert "--on slurm" in manta("launch", "--nodes", 2, "--", "x", status=1).stderr
     assert "names alone" in manta("launch", "--export", "A=b", "--", "x", status=1).stderr
@@ -296,3 +297,9 @@ def test_a_wait_for_nodes_can_be_given_up(start, tmp_path):
     wait_until((tmp_path / "queued").exists)
     os.kill(running.process.pid, signal.SIGINT)
     assert running.wait(240).status == 130 and (tmp_path / "end").exists()
+
+
+def test_a_folder_that_is_relative_is_refused(manta):
+    """Agents begin in folders of their own, by ssh in the home folder: what it is relative to would depend on the way there."""
+    for folder in ("here", "./here", "-x"):
+        assert "from / on" in manta("launch", f"--folder={folder}", "--", "true", status=1).stderr
