@@ -1,7 +1,7 @@
 """applications.py NAME... - models of keras.applications in Keras and in Manta: a prediction and a training step.
 
-Without a name all of them, which takes an hour or more and 12 GB. Each is made by Keras with weights=None, saved as .keras
-and loaded by Manta. As Keras initialises them, most of these models say next to nothing (logits of 1e-11, branches that
+Without a name all of them, which takes a quarter of an hour or more and up to 14 GB (ConvNeXtXLarge; the others at most 8).
+Each is made by Keras with weights=None, saved as .keras and loaded by Manta. As Keras initialises them, most of these models say next to nothing (logits of 1e-11, branches that
 a LayerScale of 1e-6 turns off), and any error would pass; so kernels are drawn wide enough, scales are near 1, and the
 statistics of batch normalization are those of a batch. Dropout is 0, since nobody else draws Manta's random numbers.
 
@@ -91,25 +91,35 @@ def weights_of(model, kind):
     """All weights; Manta has those of a Normalization as constants, which no training changes."""
     if kind is manta:
         return model.get_weights()
-    return [w.numpy() for layer in model.layers if not isinstance(layer, keras.layers.Normalization) for w in layer.weights]
+    return (w.numpy() for layer in model.layers if not isinstance(layer, keras.layers.Normalization) for w in layer.weights)
 
 
-def train(model, x, y, kind):
-    """Loss of one step of plain SGD, and all that it changed."""
-    before = weights_of(model, kind)
+def keep(arrays, folder, name):
+    """The same arrays, in files: of the largest models memory would not hold all that is compared."""
+    kept = []
+    for i, array in enumerate(arrays):
+        path = os.path.join(folder, f"{name}-{i}.npy")
+        numpy.save(path, array)
+        kept.append(numpy.load(path, mmap_mode="r"))
+    return kept
+
+
+def train(model, x, y, kind, before):
+    """Loss of one step of plain SGD, and all that it changes of the weights before it, one by one."""
     model.compile(optimizer=kind.optimizers.SGD(learning_rate=RATE),
                   loss=kind.losses.SparseCategoricalCrossentropy(from_logits=True), **({"run_eagerly": True} if kind is keras else {}))
     history = model.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
-    after = weights_of(model, kind)
-    return history.history["loss"][0], [a.astype("float64") - b for a, b in zip(after, before)]
+    return history.history["loss"][0], (after - b for after, b in zip(weights_of(model, kind), before))
 
 
-def length(parts):
-    return sum(float((p * p).sum()) for p in parts) ** 0.5
+def length_squared(part):
+    part = part.astype("float64")
+    return float((part * part).sum())
 
 
-def in_float64(model):
-    """The same model, in double precision."""
+def in_float64(path):
+    """The saved model, in double precision."""
+    model = keras.saving.load_model(path, compile=False)
     keras.config.set_floatx("float64")
     config = json.loads(json.dumps(model.get_config()).replace('"float32"', '"float64"'))
     twin = type(model).from_config(config)
@@ -118,7 +128,22 @@ def in_float64(model):
 
 
 def distance(a, b):
-    return length([p - q for p, q in zip(a, b)]) / length(b)
+    """How far a is from b, as a part of the length of b."""
+    apart = sum(length_squared(p.astype("float64") - q) for p, q in zip(a, b))
+    return (apart / sum(map(length_squared, b))) ** 0.5
+
+
+def compare_exactly(row, path, begin, x, y, results):
+    """Adds to a row how far predictions, loss and step of both are from those of float64."""
+    twin, x = in_float64(path), x.astype("float64")
+    exact = numpy.asarray(twin(x, training=False))
+    exact_loss, changes = train(twin, x, y, keras, begin)
+    exact_step = keep(changes, os.path.dirname(path), "exact")
+    keras.config.set_floatx("float32")
+    for who, (predicted, loss, step) in results.items():
+        row["predict_" + who] = float(abs(predicted - exact).max() / abs(exact).max())
+        row["loss_" + who] = abs(loss - exact_loss) / exact_loss
+        row["step_" + who] = distance(step, exact_step)
 
 
 def compare(name, folder):
@@ -127,24 +152,23 @@ def compare(name, folder):
     settle_statistics(model, x)
     path = os.path.join(folder, name + ".keras")
     model.save(path)
+    begin = keep(weights_of(model, keras), folder, "begin")
+    theirs, parameters = numpy.asarray(model(x, training=False)), model.count_params()
+    their_loss, changes = train(model, x, y, keras, begin)
+    their_step = keep(changes, folder, "theirs")
+    del model, changes
+    keras.backend.clear_session()
+    gc.collect()
     ours = manta.load_model(path)
-    os.unlink(path)
-    theirs, mine = numpy.asarray(model(x, training=False)), numpy.asarray(ours.predict(x))
-    begin = model.get_weights()
-    loss, step = train(ours, x, y, manta)
-    their_loss, their_step = train(model, x, y, keras)
-    row = {"name": name, "parameters": model.count_params(), "logit": float(abs(theirs).max()),
+    mine = numpy.asarray(ours.predict(x))
+    loss, changes = train(ours, x, y, manta, begin)
+    step = keep(changes, folder, "ours")
+    del ours, changes
+    row = {"name": name, "parameters": parameters, "logit": float(abs(theirs).max()),
            "predict": float(abs(theirs - mine).max() / abs(theirs).max()), "loss": abs(loss - their_loss) / their_loss,
            "step": distance(step, their_step)}
     if row["predict"] > PREDICT_BOUND or row["step"] > STEP_BOUND:
-        model.set_weights(begin)
-        twin, x = in_float64(model), x.astype("float64")
-        exact = numpy.asarray(twin(x, training=False))
-        row.update(predict_ours=float(abs(mine - exact).max() / abs(exact).max()),
-                   predict_keras=float(abs(theirs - exact).max() / abs(exact).max()))
-        _, exact = train(twin, x, y, keras)
-        keras.config.set_floatx("float32")
-        row.update(step_ours=distance(step, exact), step_keras=distance(their_step, exact))
+        compare_exactly(row, path, begin, x, y, {"ours": (mine, loss, step), "keras": (theirs, their_loss, their_step)})
     return row
 
 
@@ -156,13 +180,13 @@ def is_right(row):
 
 def main(chosen):
     wrong = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in chosen or names():
+    for name in chosen or names():
+        with tempfile.TemporaryDirectory() as scratch:
             row = compare(name, scratch)
-            wrong += not is_right(row)
-            print(json.dumps({**row, "right": is_right(row)}), flush=True)
-            keras.backend.clear_session()
-            gc.collect()
+        wrong += not is_right(row)
+        print(json.dumps({**row, "right": is_right(row)}), flush=True)
+        keras.backend.clear_session()
+        gc.collect()
     return wrong > 0
 
 

@@ -1,7 +1,7 @@
 """Models of keras.applications, saved by Keras: Manta predicts what Keras does and takes the same training step.
 
 A few that have between them what the others are made of (Normalization, LayerScale, hard_silu, separable convolutions,
-squeeze and excitation); MANTA_APPLICATIONS=all takes every one. applications.py does the work and says what is compared.
+squeeze and excitation, cropping and pooling); MANTA_APPLICATIONS=all takes every one. applications.py does the work and says what is compared.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, run_python
 
 SCRIPT = pathlib.Path(__file__).parent / "applications.py"
-SAMPLE = ["ConvNeXtTiny", "EfficientNetB0", "MobileNetV3Small", "Xception"]
+SAMPLE = ["ConvNeXtTiny", "EfficientNetB0", "MobileNetV3Small", "NASNetMobile", "Xception"]
 
 
 def chosen():
