@@ -41,6 +41,9 @@ def placement_group_new(bundles, strategy="PACK", name=None):
     """
     if strategy not in _PLACEMENTS:
         raise ValueError(f"strategy is {strategy!r}, expected one of {', '.join(_PLACEMENTS)}")
+    bundles, most = list(bundles), _manta.group_most()
+    if len(bundles) > most:  # before a look at each: there may be a million
+        raise ValueError(f"a placement group has {len(bundles)} bundles, at most {most} are possible")
     return PlacementGroup(_manta.group_new([_bundle(b) for b in bundles], _PLACEMENTS[strategy], name))
 
 

@@ -40,6 +40,14 @@ PyObject *py_group_new(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(group.id);
 }
 
+/* group_most(): how many bundles a group may have */
+PyObject *py_group_most(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(MANTA_PLACEMENT_GROUP_BUNDLES);
+}
+
 static bool group_of(PyObject *o, manta_placement_group *out)
 {
     out->id = PyLong_AsUnsignedLongLong(o);

@@ -1,5 +1,6 @@
 """await, futures, async actors, streams."""
 import asyncio
+import collections
 import os
 import queue
 import threading
@@ -9,7 +10,7 @@ import pytest
 
 import manta
 from conftest import DEADLINE_S, until
-from manta import exceptions
+from manta import _aio, exceptions
 
 pytestmark = pytest.mark.sanitized
 
@@ -333,3 +334,75 @@ def test_a_stream_that_is_held_back_is_cancelled():
         assert manta.get(next(items)) == 0
         items.close()
         assert manta.get(a.answer.remote(), timeout=DEADLINE_S) == "here"
+
+
+def test_a_coroutine_that_is_cancelled_while_it_waits_leaves_its_place():
+    a = Loop.options(max_concurrency=1).remote()
+    first, second, third = (a.wait.remote(i) for i in range(3))
+    until(lambda: manta.get(a.__manta_call__.remote(lambda self: list(self.seen))) == [0])
+    manta.cancel(second)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(second, timeout=DEADLINE_S)
+    manta.get(a.__manta_call__.remote(release_all))
+    assert manta.get([first, third], timeout=DEADLINE_S) == [0, 2]
+
+
+@manta.remote
+class Echo:
+    """Reads sockets in the loop that its calls arrive in."""
+
+    async def echo(self, n):
+        async def answer(reader, writer):
+            writer.write(await reader.readexactly(n))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"x" * n)
+        out = await reader.readexactly(n)
+        writer.close()
+        server.close()
+        return out
+
+    async def one(self):
+        return 1
+
+
+def test_calls_and_sockets_share_the_loop():
+    a = Echo.remote()
+    echoes, ones = [a.echo.remote(100000) for _ in range(3)], [a.one.remote() for _ in range(500)]
+    assert sum(manta.get(ones, timeout=DEADLINE_S)) == 500
+    assert manta.get(echoes, timeout=DEADLINE_S) == [b"x" * 100000] * 3
+
+
+@manta.remote
+def begin_before_the_bell():
+    """Two calls of coroutines arrive in this worker; the loop begins the first between its arrival and its bell, as it may when
+    another bell rings. Those that are begun."""
+    begun = queue.SimpleQueue()
+
+    def let_it_look():
+        looked = threading.Event()
+        _aio.actor_loop().call_soon_threadsafe(looked.set)
+        assert looked.wait(DEADLINE_S)
+
+    class Watched(collections.deque):
+        def append(self, call):
+            super().append(call)
+            _aio._is_called = True
+            let_it_look()
+
+    async def run(name, deferred, how):
+        begun.put(name)
+
+    _aio._run = run
+    _aio._arrived = Watched()
+    _aio.begin("first", (None, 1, "", ""), {})
+    let_it_look()  # and hear the first one's bell
+    _aio._arrived = collections.deque()
+    _aio.begin("second", (None, 2, "", ""), {})
+    return [begun.get(timeout=DEADLINE_S) for _ in range(2)]
+
+
+def test_a_call_that_the_loop_begins_before_its_bell_does_not_silence_the_next():
+    assert manta.get(begin_before_the_bell.options(max_calls=1).remote()) == ["first", "second"]

@@ -248,6 +248,17 @@ def test_wait():
         manta.get(a, timeout=-1)
 
 
+def test_a_placement_group_of_too_many_bundles_is_refused_unread():
+    class Unread(dict):
+        def keys(self):
+            raise AssertionError("a bundle was read")
+
+        __iter__ = keys
+
+    with pytest.raises(ValueError, match="has 1000000 bundles, at most 64 are possible"):
+        manta.placement_group_new([Unread(num_cpus=1)] * 10**6)
+
+
 def test_placement_groups():
     group = manta.placement_group_new([{"num_cpus": 1}, {"num_cpus": 1, "resources": {"disk": 1}}], "PACK", "mine")
     assert manta.placement_group_wait(group, DEADLINE_S)

@@ -510,6 +510,17 @@ def test_ports_are_held_while_others_listen_there():
             s.close()
 
 
+def test_too_many_workers_are_refused_before_anything_is_divided():
+    class Undivided:
+        def streaming_split(self, n, **how):
+            raise AssertionError("the dataset was divided")
+
+    for n in (65, 10**6):
+        trainer = DataParallelTrainer(lambda: None, scaling_config=ScalingConfig(num_workers=n), datasets={"train": Undivided()})
+        with pytest.raises(ValueError, match=f"num_workers is {n}, expected at most 64"):
+            trainer.fit()
+
+
 def test_configurations_say_what_is_wrong():
     for make, text in ((lambda: ScalingConfig(num_workers=-1), "num_workers"),
                        (lambda: CheckpointConfig(num_to_keep=0), "num_to_keep"),

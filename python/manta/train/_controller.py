@@ -189,7 +189,9 @@ class Controller:
                  metadata: Mapping[str, Any], folder: Optional[str]) -> None:
         self.task, self.scaling, self.run_config, self.backend = task, scaling, run_config, backend
         self.first, self.metadata = first, metadata
-        n = scaling.total_workers
+        n, most = scaling.total_workers, _manta.group_most()  # the workers are placed as one group
+        if n > most:
+            raise ValueError(f"num_workers is {n}, expected at most {most}")
         self.shards = {name: _shard.divide(d, n, data_config.is_split(name)) for name, d in datasets.items()}
         config = task[1] if isinstance(task[1], Mapping) else {}
         settings = {"workers": n, "backend": type(backend).__name__, "loop": getattr(task[0], "__qualname__", "loop"),

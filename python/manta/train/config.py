@@ -30,7 +30,7 @@ class ScalingConfig:
 
         ScalingConfig(num_workers=2, use_gpu=False)
 
-    num_workers: 0 runs the loop in this process, where breakpoints stop. resources_per_worker: by name,
+    num_workers: at most 64; 0 runs the loop in this process, where breakpoints stop. resources_per_worker: by name,
     "CPU" (1 unless told otherwise) and "GPU" among them.
     """
     num_workers: Optional[Union[int, tuple[int, int]]] = 1
