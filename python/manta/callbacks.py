@@ -69,6 +69,25 @@ class History(Callback):
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
 
+    def plot(self, *metrics: str) -> Any:
+        """Draws these metrics, or all: `history.plot("loss")` has loss and val_loss. The Axes of matplotlib where that is
+        installed (an array of them for several), else a picture whose save("loss.svg") writes it."""
+        from manta import _plot
+
+        series = {name: [(float(e + 1), v) for e, v in zip(self.epoch[-len(values):], values)]
+                  for name, values in self.history.items()}
+        return _plot.plot(series, metrics, "epoch")
+
+    def _repr_html_(self) -> str:
+        from manta import _display
+
+        names, n, most = list(self.history), len(self.epoch), 20
+        shown = [*range(min(n, most // 2)), *range(max(n - most // 2, most // 2), n)]
+        rows = [[self.epoch[i] + 1, *(_display.number(v[i]) if i < len(v) else "" for v in self.history.values())] for i in shown]
+        if n > len(shown):
+            rows.insert(most // 2, ["…"] * (1 + len(names)))
+        return _display.table(rows, ["epoch", *names])
+
 
 class LearningRateScheduler(Callback):
     """Sets the rate of each epoch: LearningRateScheduler(lambda epoch, rate: rate * 0.9)."""

@@ -99,3 +99,11 @@ class Dataset:
     def __repr__(self) -> str:
         columns = ", ".join(f"{n}: {t}{list(s)}" for n, t, s in self.columns)
         return f"<Dataset of {self.count} {'batches' if self._dataset.is_batched else 'samples'}; {columns}>"
+
+    def _repr_html_(self) -> str:
+        from manta import _display
+
+        n = "samples without end, or not counted" if self.count is None else \
+            f"{self.count:,} {'batches' if self._dataset.is_batched else 'samples'}"
+        return _display.table([[name, kind, list(shape)] for name, kind, shape in self.columns], ["Column", "Type", "Shape"],
+                              f"Dataset of {n}")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from manta import _display, _plot
 from manta.callbacks import Callback, LibraryCallback
 
 _BATCHES = ("train_batch_begin", "train_batch_end", "test_batch_begin", "test_batch_end", "predict_batch_begin",
@@ -61,9 +62,11 @@ def prepare(callbacks: Any, model: Any, params: dict[str, Any]) -> list[Any]:
 
 
 def printers(verbose: str | int) -> list[Callback]:
-    """What prints for verbose: with 1 a bar, if the output is a terminal, and otherwise lines, with 0 nothing; "auto" is 1."""
+    """What prints for verbose: with 1 a bar, on a terminal and in a notebook, and otherwise lines, with 0 nothing; "auto" is 1."""
     if verbose in (0, False):
         return []
+    if verbose in (1, True, "auto") and _display.in_notebook():
+        return [NotebookBar()]
     return [Bar() if verbose in (1, True, "auto") and _can_draw(sys.stdout) else Printer()]
 
 
@@ -137,3 +140,38 @@ class Bar(Callback):
                 f"{_pace(seconds, done)}{_numbers(logs)}")
         print(f"\r{text}{' ' * max(self._length - len(text), 0)}", end="\n" if is_last else "", flush=True)
         self._length = len(text)
+
+
+class NotebookBar(Callback):
+    """A bar over all epochs, the numbers of the one that runs, and curves of those that are over."""
+
+    def __init__(self) -> None:
+        self._live = _display.Live()
+        self._began = 0.0
+        self._epoch = self._first = -1
+        self._curves: dict[str, list[tuple[float, float]]] = {}
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        self._began, self._epoch = time.monotonic(), epoch
+        self._first = epoch if self._first < 0 else self._first
+        self._live.show(lambda: self._draw(0, {}))
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        self._live.show(lambda: self._draw(batch + 1, logs))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        for name, value in (logs or {}).items():
+            self._curves.setdefault(name, []).append((epoch + 1.0, value))
+        self._live.show(lambda: self._draw(self.params.get("steps") or 0, logs, True), epoch + 1 >= self.params["epochs"])
+        self._last = logs
+
+    def on_train_end(self, logs: dict[str, float] | None = None) -> None:
+        if self._epoch >= 0:            # which one was the last a callback may have decided
+            self._live.show(lambda: self._draw(self.params.get("steps") or 0, getattr(self, "_last", logs), True), True)
+
+    def _draw(self, done: int, logs: Mapping[str, float] | None, is_over: bool = False) -> tuple[str, str]:
+        steps, epochs, seconds = self.params.get("steps") or 0, self.params["epochs"], time.monotonic() - self._began
+        share = 1.0 if is_over else min(done / steps, 1.0) if steps else 0.0
+        words = (f"Epoch {self._epoch + 1}/{epochs} {done}/{steps or '?'} {seconds:.0f}s {_pace(seconds, done)}{_numbers(logs)}")
+        drawn = _display.bar(self._epoch + share - self._first, epochs - self._first, words)
+        return drawn + (_plot.svg(self._curves) if self._curves else ""), words

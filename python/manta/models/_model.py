@@ -354,6 +354,17 @@ class Model(Training):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
+    def _repr_html_(self) -> str:
+        from manta import _display
+
+        title = f"{type(self).__name__} {self.name}"
+        if not self._can_build():
+            return _display.table([[layer.name, layer.class_name] for layer in self.layers], ["Layer", "Type"],
+                                  f"{title}, whose input is not known yet")
+        trained, not_trained = self._counts()
+        return _display.table([[n, c, s, f"{p:,}"] for n, c, s, p in self._rows()], ["Layer", "Type", "Output Shape", "Param #"],
+                              f"{title}: {trained + not_trained:,} parameters, {trained:,} of them trained")
+
 
 class Sequential(Model):
     """Layers one after the other.

@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from manta import _core as _plain_core
+from manta import _display
 from manta import _failures as _plain_failures
 from manta import _groups as _plain_groups
 from manta import _manta
@@ -124,6 +125,8 @@ class Attempt:
         while pending and not failures:
             ready, _ = _core.wait(list(pending), num_returns=1, timeout=1.0)
             failures += self._take(ready, pending)
+            if self._c.view is not None:
+                self._c.view.show(self._record.history, self._number)
             self._look_for_problems()
         end = time.monotonic() + DEATHS_S
         while failures and pending and not any(f.is_death for f in failures) and \
@@ -205,6 +208,8 @@ class Controller:
             self._give_back()
             raise
         self._value: Any = None
+        self._failed = 0            # attempts
+        self.view = _display.training_view(self.record.name, n)
 
     # ---- room ----
 
@@ -256,6 +261,8 @@ class Controller:
             status = "failed" if error else "done"
         finally:
             wrong = self._finish(status, error)
+            if self.view is not None:
+                self.view.show(self.record.history, self._failed, status)
         error = error or wrong
         result = self._result(error)
         if error is not None:
@@ -279,10 +286,9 @@ class Controller:
 
     def _attempts(self) -> Optional[TrainingFailedError]:
         limit = (self.run_config.failure_config or FailureConfig()).max_failures
-        failed = 0
         while True:
             try:
-                attempt = Attempt(self, failed)
+                attempt = Attempt(self, self._failed)
             except OSError as e:
                 raise ControllerError(f"the ranks could not be started: {e}") from e
             failures = attempt.run()
@@ -290,8 +296,8 @@ class Controller:
                 self._value = attempt.value
                 wrong = self.record.unequal()
                 return UnequalReportsError(wrong) if wrong else None
-            failed += 1
-            error = self._say(failures, failed, limit)
+            self._failed += 1
+            error = self._say(failures, self._failed, limit)
             if error is not None:
                 return error
 

@@ -64,6 +64,20 @@ class Result:
         best = max if mode == "max" else min
         return best(scored, key=lambda one: one[0])[1]
 
+    def plot(self, *metrics: str) -> Any:
+        """Draws these metrics of rank 0's reports, or all that are numbers: `result.plot("loss")`. The Axes of matplotlib
+        where that is installed (an array of them for several), else a picture whose save("loss.svg") writes it."""
+        from manta import _display, _plot
+        return _plot.plot(_display.curves(self.history), metrics, "report")
+
+    def _repr_html_(self) -> str:
+        from manta import _display
+        rows: list[list[Any]] = [["run", self.path], ["ended", "well" if self.error is None else f"with {_told(self.error)}"],
+                                 ["reports", len(self.history)],
+                                 ["checkpoint", self.checkpoint.path if self.checkpoint is not None else "none"]]
+        rows += [[name, _display.number(value)] for name, value in (self.metrics or {}).items()]
+        return _display.table(rows, title="Result")
+
     @classmethod
     def from_path(cls, path: Union[str, os.PathLike[str]], storage_filesystem: Optional[Any] = None) -> Result:
         """The result of the run in a folder, as its files have it: numbers, texts, lists.
@@ -84,6 +98,11 @@ class Result:
             error = TrainingFailedError(told)
         return cls(metrics=history[-1][1] if history else None, checkpoint=checkpoints[-1][0] if checkpoints else None,
                    error=error, path=folder, best_checkpoints=checkpoints, history=[m for _, m in history])
+
+
+def _told(error: Exception) -> str:
+    """An exception's type and first line."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _read_json(path: str) -> dict[str, Any]:
