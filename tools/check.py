@@ -126,16 +126,20 @@ def junit_counts(path):
 
 
 def pytest_counts(path):
-    """(passed, failed, skipped) of a pytest run from its JUnit file."""
+    """Tally of a pytest run from its JUnit file, and name and output of each failure."""
     passed = failed = skipped = 0
+    bad = []
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
+        wrong = [e for e in case if e.tag in ("failure", "error")]
+        if wrong:
             failed += 1
+            said = [e for e in case if e.tag in ("system-out", "system-err")]
+            bad.append((f"{case.get('classname')}.{case.get('name')}", "\n".join(e.text or "" for e in [*said, *wrong])))
         elif case.find("skipped") is not None:
             skipped += 1
         else:
             passed += 1
-    return passed, failed, skipped
+    return passed, failed, skipped, bad
 
 
 def unittest_counts(text):
@@ -195,6 +199,18 @@ def ctest(stage, folder, *options, env=None, wrap=()):
     for name, output in bad:
         stage.notes.append(f"failed: {name}")
         stage.evidence.append(output)
+
+
+def take_report(stage, report, rc):
+    """Adds what a pytest run wrote to its JUnit file, and names the tests that failed."""
+    passed, failed, skipped, bad = pytest_counts(report) if report.is_file() else (0, 0, 0, [])
+    stage.add(passed, failed, skipped)
+    for name, output in bad:
+        stage.notes.append(f"failed: {name}")
+        stage.evidence.append(output)
+    if rc and not failed:
+        stage.add(failed=1)
+        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
 
 
 def stage_gcc(stage):
@@ -381,11 +397,7 @@ def pytest(stage, marks, timeout_s, env=None):
     rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", TESTS_AT_ONCE, "--dist", "loadfile",
                    "-m", marks, f"--junitxml={report}", "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
                                      "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
-    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
-    stage.add(*counts)
-    if rc and not counts[1]:
-        stage.add(failed=1)
-        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
+    take_report(stage, report, rc)
 
 
 def python_tests(stage, folder, name, *options, python=None, tests="tests/python", env=None, timeout_s=2400):
@@ -400,11 +412,7 @@ def python_tests(stage, folder, name, *options, python=None, tests="tests/python
                    f"--junitxml={report}", *options, tests,
                    env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder),
                         "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
-    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
-    stage.add(*counts)
-    if rc and not counts[1]:
-        stage.add(failed=1)
-        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
+    take_report(stage, report, rc)
 
 
 def sanitizer_runtime():
@@ -489,11 +497,7 @@ def stage_hosts(stage):
         stage.add(skipped=1)
         stage.notes.append("this machine allows no network namespaces")
         return
-    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
-    stage.add(*counts)
-    if rc and not counts[1]:
-        stage.add(failed=1)
-        stage.notes.append(f"pytest ended with status {rc}")
+    take_report(stage, report, rc)
 
 
 SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched_sim|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
@@ -599,6 +603,7 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options, chosen = arguments()
     passed = failed = skipped = 0
+    wrong = []
     started = time.monotonic()
     for function in chosen:
         stage = Stage(name_of(function), options)
@@ -619,7 +624,10 @@ def main():
             print(f"        {note}")
         if stage.failed:
             show_failure(stage)
+            wrong += [f"{stage.name}: {note}" for note in stage.notes or [f"{stage.failed} failed"]]
         passed, failed, skipped = passed + stage.passed, failed + stage.failed, skipped + stage.skipped
+    for what in wrong:      # once more: whoever reads the end of a long log knows what to look at
+        print(what)
     print(f"{time.monotonic() - started:.0f} s in all")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed or passed == 0 else 0

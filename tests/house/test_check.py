@@ -46,6 +46,19 @@ class Counts(unittest.TestCase):
     def test_a_program_without_cmocka_counts_once(self):
         self.assertEqual(junit(("x", "run", "fine"), ("y", "fail", "")), (1, 1, 0, [("y", "")]))
 
+    def test_pytest_names_what_failed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "report.xml"
+            path.write_text('<testsuites><testsuite>'
+                            '<testcase classname="tests.python.test_a" name="good"/>'
+                            '<testcase classname="tests.python.test_a" name="left"><skipped/></testcase>'
+                            '<testcase classname="tests.python.test_a" name="bad"><failure message="m">assert 1 == 2</failure>'
+                            '<system-out>what it printed</system-out></testcase>'
+                            '<testcase classname="tests.python.test_b" name="begun"><error>no fixture</error></testcase>'
+                            '</testsuite></testsuites>')
+            self.assertEqual(check.pytest_counts(path), (1, 2, 1, [
+                ("tests.python.test_a.bad", "what it printed\nassert 1 == 2"), ("tests.python.test_b.begun", "no fixture")]))
+
     def test_unittest(self):
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nOK (skipped=1)\n"), (4, 0, 1))
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nFAILED (failures=1, errors=2)\n"), (2, 3, 0))
