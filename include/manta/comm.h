@@ -16,13 +16,16 @@
  *         _exit(0);
  *     }
  *
- * It never hangs: a call ends with its result, or at once with a sentence that
- * names the rank when a rank that is still needed dies, leaves or gives up, or
- * with a sentence that names who is missing when its time is over. After any
- * of these the group is broken on every rank, and each later call repeats the
- * sentence. Ranks that call different things (another collective, type, number
- * of elements, reduction or root) are all told so (MANTA_EINVAL), nothing is
- * written to any rank's output, and the group stays usable.
+ * It never hangs: a call ends with its result, or at once with a sentence
+ * that names the rank when a rank that is still needed dies, leaves or gives
+ * up, or with a sentence that names who is missing when its time is over. (A
+ * message that a rank did not send before it left fails within a second while
+ * a collective is under way, so that one that is over for others is over here
+ * too.) After any of these the group is broken on every rank, and each later
+ * call repeats the sentence. Ranks that call different things (another
+ * collective, type, number of elements, reduction or root) are all told so
+ * (MANTA_EINVAL), nothing is written to any rank's output, and the group
+ * stays usable.
  *
  * Threads: one thread of a rank uses its group at a time. */
 #ifndef MANTA_COMM_H

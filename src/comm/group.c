@@ -45,6 +45,8 @@ struct manta_group {
     manta_work *head, **tail;
     bool broken;
     manta_error why; /* when broken */
+    manta_error lost; /* of a message whose other end is gone, while collectives still may end, */
+    int64_t lost_end; /* and until when they may; 0: no message is lost */
     void *pack; /* o.bytes_per_pack bytes, made on first use */
     /* the progress thread */
     bool has_thread, stop;
@@ -221,18 +223,24 @@ static bool has_collective(const manta_group *g)
     return false;
 }
 
-/* Whether w's failure waits. A rank that leaves has done its part of the collectives before, and what it did may be
- * seen later than that it left: collectives under way end first, each by itself, and only then a message that the
- * rank never sent or took breaks the group. */
-static bool must_wait(const manta_group *g, const manta_work *w, manta_status st)
+/* Notes that w, a message, fails, when that has to wait. A rank that leaves has done its part of the collectives
+ * before, and what it did, or what others did with it, may be seen later than that it left: collectives under way
+ * move on as far as they can, and only then the message breaks the group. What those need of a rank that waits for
+ * this one never comes, so they have tr->late_ms and no more. Whether it waits. */
+static bool message_lost(manta_group *g, const manta_work *w, manta_status st)
 {
-    return st == MANTA_EDIED && call_is_message(w->c.kind) && has_collective(g);
+    if (st != MANTA_EDIED || !call_is_message(w->c.kind) || !has_collective(g)) return false;
+    if (!g->lost_end) {
+        manta_error_get(&g->lost);
+        g->lost_end = clock_deadline(g->tr->late_ms);
+    }
+    return true;
 }
 
 /* Moves on what can be. Returns whether anything did. */
 static bool move_on(manta_group *g)
 {
-    bool any = false;
+    bool was_lost = g->lost_end != 0, any = false;
 
     for (manta_work **at = &g->head; *at;) {
         manta_work *w = *at;
@@ -244,7 +252,7 @@ static bool move_on(manta_group *g)
         }
         w->done = false;
         st = g->tr->poll(g->t, w, &moved);
-        if (st && must_wait(g, w, st)) {
+        if (st && message_lost(g, w, st)) {
             at = &w->next;
             continue;
         }
@@ -264,7 +272,18 @@ static bool move_on(manta_group *g)
         if (st) manta_error_get(&e);
         finish_work(w, st, &e);
     }
-    return any;
+    if (!g->lost_end || any) return any;
+    if (!was_lost) return true; /* calls before the message in the list were polled too early to tell */
+    if (clock_now_ns() < g->lost_end) return false;
+    (void)!manta_error_raise(&g->lost);
+    break_group(g);
+    return true;
+}
+
+/* When a thread that sleeps until `deadline` has to look again. */
+static int64_t sleep_end(const manta_group *g, int64_t deadline)
+{
+    return g->lost_end && g->lost_end < deadline ? g->lost_end : deadline;
 }
 
 static void time_out(manta_group *g, const manta_work *w)
@@ -272,6 +291,11 @@ static void time_out(manta_group *g, const manta_work *w)
     char who[200], what[160];
     const manta_work *first = lane_head(g, w);
 
+    if (g->lost_end) { /* which says more */
+        (void)!manta_error_raise(&g->lost);
+        break_group(g);
+        return;
+    }
     g->tr->missing(g->t, first, who, sizeof who);
     (void)!manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms in %s; missing: %s", g->rank,
                       (long long)g->o.timeout_ms, call_text(&first->words, what, sizeof what),
@@ -309,8 +333,9 @@ static void wait_done(manta_group *g, manta_work *w)
         }
         uint32_t armed = g->tr->arm(g->t);
         if (!move_on(g)) {
+            int64_t end = sleep_end(g, w->deadline);
             mutex_unlock(&g->lock);
-            g->tr->sleep(g->t, armed, w->deadline);
+            g->tr->sleep(g->t, armed, end);
             mutex_lock(&g->lock);
         }
         g->tr->disarm(g->t);
@@ -340,8 +365,9 @@ static void progress_works(void *ctx)
         }
         uint32_t armed = g->tr->arm(g->t);
         if (!move_on(g) && !g->stop) {
+            int64_t end = sleep_end(g, CLOCK_NEVER);
             mutex_unlock(&g->lock);
-            g->tr->sleep(g->t, armed, CLOCK_NEVER);
+            g->tr->sleep(g->t, armed, end);
             mutex_lock(&g->lock);
         }
         g->tr->disarm(g->t);

@@ -30,7 +30,7 @@ typedef struct segment {
 typedef struct need {
     uint32_t client;
     uint64_t request, segment, size;
-    int64_t since;
+    int64_t since, patience; /* when it came, and how long it waits for others to let go */
 } need;
 
 struct spill_book {
@@ -39,7 +39,8 @@ struct spill_book {
     uint64_t next_segment, uses;
     MAP_U64(segment *) segments;
     VEC(need) needs; /* in order */
-    int64_t patience; /* how long a request waits for others to let go */
+    int64_t patience; /* of the next request */
+    int64_t refused_at; /* when the last one had waited in vain */
     int64_t no_write_until; /* the disk was full */
 };
 
@@ -150,18 +151,42 @@ static void drop_file(spill_book *b, segment *g)
     g->has_file = false;
 }
 
-/* Somebody has let go: it is worth waiting again. */
+/* Something has left, or somebody has let go: it is worth waiting again, for those that wait already too. */
+static void grow_patient(spill_book *b)
+{
+    b->patience = SPILL_WAIT_NS;
+    for (size_t i = 0; i < b->needs.n; i++) b->needs.at[i].patience = SPILL_WAIT_NS;
+}
+
+/* x has waited in vain: the next ones wait half as long. Those that wait already keep what they were given, and
+ * halve nothing twice. */
+static void grow_impatient(spill_book *b, const need *x, int64_t now)
+{
+    int64_t half = x->patience / 2 > SPILL_LEAST_NS ? x->patience / 2 : SPILL_LEAST_NS;
+
+    if (half < b->patience) b->patience = half;
+    b->refused_at = now;
+}
+
+static void add_need(spill_book *b, need x)
+{
+    if (x.since - b->refused_at > SPILL_WAIT_NS)
+        b->patience = SPILL_WAIT_NS; /* things may have changed since */
+    x.patience = b->patience;
+    vec_push(&b->needs, x);
+}
+
 static void holder_leaves(spill_book *b, segment *g, holder *h)
 {
     vec_remove(&g->holders, (size_t)(h - g->holders.at));
-    b->patience = SPILL_WAIT_NS;
+    grow_patient(b);
 }
 
 /* The segment is no more. What is being copied ends first. */
 static void end_segment(spill_book *b, uint64_t id, segment *g, spill_actions *out)
 {
     g->dropped = true;
-    b->patience = SPILL_WAIT_NS;
+    grow_patient(b);
     for (size_t i = 0; i < g->holders.n; i++)
         add_action(out, SPILL_DO_TELL_GONE, g->holders.at[i].client, 0, id);
     vec_clear(&g->holders);
@@ -244,6 +269,18 @@ static uint64_t count_leaving(const spill_book *b, uint32_t client, bool *others
     return bytes;
 }
 
+/* Whether x fits as soon as everything is written that nobody holds: the disk is slow, and no one in the way. */
+static bool is_room_coming(const spill_book *b, const need *x)
+{
+    uint64_t stays = b->use.memory;
+
+    for (size_t i = 0; i < b->segments.n; i++) {
+        const segment *g = b->segments.at[i].value;
+        if ((g->state == WRITING && g->holders.n == 0) || (g->dropped && has_memory(g))) stays -= g->size;
+    }
+    return stays <= b->memory && x->size <= b->memory - stays;
+}
+
 /* Lets what nobody holds leave, and asks holders, until `size` bytes more would
  * fit. Whether there is something to wait for. */
 static bool make_room(spill_book *b, const need *x, int64_t now, spill_actions *out)
@@ -307,8 +344,8 @@ static void serve_needs(spill_book *b, int64_t now, spill_actions *out)
         uint64_t before = b->use.memory;
         bool wait = make_room(b, &x, now, out);
         if (b->use.memory < before) continue;
-        if (wait && now < x.since + b->patience) return;
-        if (wait && b->patience / 2 >= SPILL_AGAIN_NS) b->patience /= 2;
+        if (wait && now < x.since + x.patience) return;
+        if (wait && !is_room_coming(b, &x)) grow_impatient(b, &x, now);
         vec_remove(&b->needs, 0);
         if (g)
             refuse_all(g, x.segment, SPILL_FULL, out);
@@ -324,8 +361,7 @@ static void on_want(spill_book *b, const spill_event *e, spill_actions *out)
     if (e->size == 0 || e->size > b->memory)
         refuse_request(out, e->client, e->request, 0, SPILL_TOO_LARGE);
     else
-        vec_push(&b->needs,
-                 ((need){.client = e->client, .request = e->request, .size = e->size, .since = e->now}));
+        add_need(b, (need){.client = e->client, .request = e->request, .size = e->size, .since = e->now});
 }
 
 static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
@@ -340,8 +376,7 @@ static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
         give_segment(b, g, e->segment, e->client, e->request, out);
     } else {
         if (g->openers.n == 0 && g->state == ON_DISK)
-            vec_push(&b->needs,
-                     ((need){.client = e->client, .segment = e->segment, .size = g->size, .since = e->now}));
+            add_need(b, (need){.client = e->client, .segment = e->segment, .size = g->size, .since = e->now});
         vec_push(&g->openers, ((opener){.client = e->client, .request = e->request}));
     }
 }
@@ -409,6 +444,7 @@ static void on_wrote(spill_book *b, const spill_event *e, spill_actions *out)
         b->no_write_until = e->now + SPILL_ANSWER_NS; /* and what waits is told so */
     } else if (g->holders.n == 0) {
         leave_memory(b, g, e->segment, out);
+        grow_patient(b);
     }
 }
 
@@ -478,7 +514,7 @@ int64_t spill_next(const spill_book *b)
     int64_t next = INT64_MAX;
 
     if (b->needs.n == 0) return next;
-    next = b->needs.at[0].since + b->patience;
+    next = b->needs.at[0].since + b->needs.at[0].patience;
     for (size_t i = 0; i < b->segments.n; i++) {
         const segment *g = b->segments.at[i].value;
         for (size_t k = 0; k < g->holders.n; k++) {

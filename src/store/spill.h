@@ -19,9 +19,10 @@
  * Requests that need room (a new segment, one to be read back) are served in
  * order. A request waits while something is being written or others may still
  * let go, at most SPILL_WAIT_NS; it is refused at once when all that is in the
- * way is held by the one who asks, who would wait for itself. Each request that
- * has waited in vain halves the time that the next ones wait, until somebody
- * lets go: many that are made one after the other would else take that
+ * way is held by the one who asks, who would wait for itself. One that comes
+ * after one that has waited in vain waits half as long as that one, at least
+ * SPILL_LEAST_NS, until somebody lets go or nobody has waited in vain for
+ * SPILL_WAIT_NS: many that are made one after the other would else take that
  * time each, to learn the same.
  *
  * spill_step() takes one event and writes actions; no input, output, clock or
@@ -35,7 +36,8 @@
 
 #include "base/vec.h"
 
-#define SPILL_WAIT_NS   5000000000 /* for others to let go */
+#define SPILL_WAIT_NS   5000000000 /* for others to let go, */
+#define SPILL_LEAST_NS  1000000000 /* and when that was in vain again and again */
 #define SPILL_ANSWER_NS 1000000000 /* for an answer of one who is asked; then it counts as busy */
 #define SPILL_AGAIN_NS  20000000 /* after which one who was busy is asked again */
 

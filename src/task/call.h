@@ -41,6 +41,7 @@ typedef struct call_arg {
 
 typedef struct call {
     list link; /* in a shape's queue, a peer's sent list or an actor's queue */
+    size_t heap_place; /* in the queue of its shape (call_order.h) */
     uint64_t id; /* of the first result */
     int results, n_args, missing; /* missing: arguments that are not there yet */
     int attempt, max_retries;
@@ -73,6 +74,9 @@ function *function_find(const char *name);
 
 /* A call of f took ns, as the other process says. */
 void function_learn(function *f, int64_t ns);
+
+/* Takes a call out of the list that it is in; harmless when it is in none. */
+void call_unlink(call *c);
 
 /* Puts a call that is in no list into the queue of its shape, before those that were made after it, or of
  * its actor, at the end; `first`: at the beginning. */

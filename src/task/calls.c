@@ -64,9 +64,17 @@ static void unpin_inner(const value *v)
     }
 }
 
+void call_unlink(call *c)
+{
+    if (c->shape)
+        call_order_take(&c->shape->queue, c);
+    else
+        list_remove(&c->link);
+}
+
 void call_release(call *c)
 {
-    list_remove(&c->link);
+    call_unlink(c);
     for (int i = 0; i < c->n_args; i++) {
         if (c->args[i].o)
             object_unpin(c->args[i].o);
@@ -93,7 +101,7 @@ static void call_fail(call *c, failure *f)
     uint64_t id = c->id;
     int n = c->results;
 
-    list_remove(&c->link);
+    call_unlink(c);
     for (int i = 0; i < n; i++) {
         object *o = object_find(id + (uint64_t)i);
         if (o && o->state == OBJECT_PENDING) object_fail(o, failure_ref(f));
@@ -159,7 +167,7 @@ bool call_send(call *c, peer *p)
         call_unclaim(c, p);
         return false;
     }
-    list_remove(&c->link);
+    call_unlink(c);
     list_push(&p->sent, &c->link);
     c->at = p;
     c->is_sent = true;
@@ -169,23 +177,6 @@ bool call_send(call *c, peer *p)
     p->in_flight++;
     if (rt->awaits >= c->id && rt->awaits - c->id < (uint64_t)c->results) deadlock_ask();
     return true;
-}
-
-/* Puts the call before those that were made after it. A call that waited for its arguments may be what
- * younger calls, which did not, will wait for inside: behind them it would get no worker if they take all
- * that there may be. It is looked for from both ends at once, since a call is mostly the youngest
- * of all, or, when it waited, one of the oldest. */
-static void queue_by_age(list *queue, call *c)
-{
-    list *younger = queue->next, *older = queue->prev;
-
-    while (younger != queue && LIST_ITEM(younger, call, link)->id < c->id && older != queue &&
-           LIST_ITEM(older, call, link)->id > c->id) {
-        younger = younger->next;
-        older = older->prev;
-    }
-    bool is_behind = older != queue && LIST_ITEM(older, call, link)->id < c->id;
-    list_push(is_behind ? older->next : younger, &c->link);
 }
 
 /* All arguments are there: the call may be sent. */
@@ -206,9 +197,9 @@ void call_queue(call *c, bool first)
     }
     c->shape->queued++;
     if (first)
-        list_push_first(&c->shape->queue, &c->link);
+        call_order_put_first(&c->shape->queue, c);
     else
-        queue_by_age(&c->shape->queue, c);
+        call_order_put(&c->shape->queue, c);
 }
 
 static void call_unqueue(call *c)
@@ -219,7 +210,7 @@ static void call_unqueue(call *c)
         c->actor->queued--;
     else
         c->shape->queued--;
-    list_remove(&c->link);
+    call_unlink(c);
 }
 
 /* The failure of an argument is the failure of the call. */
@@ -346,7 +337,7 @@ static void call_again(call *c, retry_event e, bool begun, failure *f)
     s.code = f ? f->is.code : MANTA_OK;
     manta_failure_kind kind = f ? f->is.kind : MANTA_FAILURE_NONE;
     retry_verdict verdict = retry_decide(&s, e, &kind);
-    list_remove(&c->link);
+    call_unlink(c);
     if (verdict == RETRY_FAIL) {
         if (!f) f = failure_make(kind, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
         call_fail(c, failure_of_kind(f, kind));
@@ -453,7 +444,7 @@ bool call_take(call *c)
         return true;
     }
     if (!c->claim || !claim_make(c->at->bell, rt->client, c->claim, CLAIM_TAKEN)) return false;
-    list_remove(&c->link);
+    call_unlink(c);
     peer_has_less(c->at, c);
     c->at = NULL;
     return true;
@@ -465,7 +456,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     call *c = find_sent(from, id);
 
     if (!c) return;
-    list_remove(&c->link);
+    call_unlink(c);
     if (from) peer_has_less(from, c);
     if (kind == PROTO_RETURNED) {
         call_again(c, RETRY_RETURNED, false, NULL);
@@ -528,7 +519,7 @@ void calls_peer_died(peer *p)
          * one that ended of itself had answered all it had begun. */
         if (c->actor && c->actor->state == ACTOR_DEAD &&
             (c->actor->failure->is.function[0] || p->status == 0)) {
-            list_remove(&c->link);
+            call_unlink(c);
             call_fail(c, failure_ref(c->actor->failure));
             continue;
         }
@@ -609,7 +600,7 @@ void call_give_up(call *c, failure *f)
     peer *p = c->at;
 
     (void)call_cancel(c, 0); /* it was sent: its worker is told */
-    list_remove(&c->link);
+    call_unlink(c);
     peer_has_less(p, c);
     call_fail(c, f);
 }

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/list.h"
 #include "base/vec.h"
+#include "task/call_order.h"
 #include "task/demand.h"
 #include "task/failure.h"
 #include "task/sched.h"
@@ -26,7 +26,7 @@ typedef struct shape {
     sched_shape amount;
     uint32_t lends; /* to calls that its calls make (nested.h) */
     bool is_infeasible; /* its calls wait in no list, until they are cancelled */
-    list queue;
+    call_order queue;
     int64_t queued;
     demand demand; /* what the daemon was asked for */
     VEC(struct peer *) workers;

@@ -37,7 +37,7 @@ shape *shape_find(const sched_shape *amount)
     s->lends = nested_lendable(amount);
     int missing;
     s->is_infeasible = !amount->group && !sched_feasible(&rt->total, amount, &missing);
-    list_init(&s->queue);
+    call_order_init(&s->queue);
     vec_push(&rt->shapes, s);
     return s;
 }
@@ -89,8 +89,7 @@ static peer *shape_pick_worker(shape *s, const call *c)
 
 void shape_dispatch(shape *s)
 {
-    while (!list_is_empty(&s->queue)) {
-        call *c = LIST_ITEM(s->queue.next, call, link);
+    for (call *c; (c = call_order_first(&s->queue));) {
         peer *p = shape_pick_worker(s, c);
         if (!p || !call_send(c, p)) break;
         s->queued--;
@@ -135,8 +134,7 @@ void calls_no_worker(const sched_shape *amount, const failure *f)
         shape_dispatch(s); /* it came meanwhile, or goes on */
         return;
     }
-    while (!list_is_empty(&s->queue)) {
-        call *c = LIST_ITEM(s->queue.next, call, link);
+    for (call *c; (c = call_order_first(&s->queue));) {
         failure *of = failure_as(f, f->is.kind, f->is.code);
         snprintf(of->is.function, sizeof of->is.function, "%s", c->fn->name);
         call_withdraw(c);
@@ -149,8 +147,7 @@ void calls_group_gone(uint64_t group, failure *f)
     for (size_t i = 0; i < rt->shapes.n; i++) {
         shape *s = rt->shapes.at[i];
         if (s->amount.group != group) continue;
-        while (!list_is_empty(&s->queue)) {
-            call *c = LIST_ITEM(s->queue.next, call, link);
+        for (call *c; (c = call_order_first(&s->queue));) {
             call_withdraw(c);
             call_abandon(c, failure_ref(f));
         }
@@ -190,6 +187,7 @@ bool calls_return_idle(void)
 void shapes_release(void)
 {
     for (size_t i = 0; i < rt->shapes.n; i++) {
+        call_order_release(&rt->shapes.at[i]->queue);
         vec_release(&rt->shapes.at[i]->workers);
         mem_free(rt->shapes.at[i]);
     }

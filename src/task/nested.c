@@ -215,7 +215,7 @@ void nested_queue(call *c)
     incoming *in = bytes.n <= RING_MESSAGE ? incoming_of(NULL, bytes.at, bytes.n) : NULL;
     if (in) {
         in->is_own = true;
-        list_remove(&c->link);
+        call_unlink(c);
         list_push(&rt->own, &c->link);
         c->is_here = c->is_sent = true;
         list_push(&rt->calls, &in->link);

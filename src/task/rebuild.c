@@ -125,7 +125,7 @@ bool rebuild_keep(call *c)
     uint64_t *ids = mem_new((size_t)c->n_args * sizeof *ids + 8);
     int n = 0;
     size_t bytes = retain_arguments(c, ids, &n);
-    list_remove(&c->link);
+    call_unlink(c);
     *map_u64_put(&rt->kept, c->id) = c;
     lineage_apply((lineage_event){.kind = LINEAGE_KEEP,
                                   .call = c->id,

@@ -133,6 +133,18 @@ static void who_leaves_after_the_barrier_breaks_none(void **state)
     for (int i = 0; i < 50; i++) network_as_threads(2 + i % 2, NULL, trouble_unsent, NULL);
 }
 
+static void who_leaves_ends_those_that_wait_for_each_other(void **state)
+{
+    const manta_group_options o = {.timeout_ms = MANTA_NONE};
+    (void)state;
+
+    for (int i = 0; i < 5; i++) {
+        manta_work *left = NULL;
+        network_as_threads(3, &o, trouble_tangled, &left);
+        assert_int_equal(manta_work_wait(left), MANTA_ECANCELLED);
+    }
+}
+
 static void giving_up_ends_all(void **state)
 {
     (void)state;
@@ -283,6 +295,7 @@ int main(void)
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_leaves_after_the_barrier_breaks_none),
+        cmocka_unit_test(who_leaves_ends_those_that_wait_for_each_other),
         cmocka_unit_test(giving_up_ends_all),
         cmocka_unit_test(a_death_ends_all_and_is_named),
         cmocka_unit_test(auto_takes_shared_memory),

@@ -298,6 +298,20 @@ static void who_leaves_after_the_barrier_breaks_none(void **state)
     }
 }
 
+static void who_leaves_ends_those_that_wait_for_each_other(void **state)
+{
+    const manta_group_options o = {.timeout_ms = MANTA_NONE};
+    (void)state;
+
+    for (int i = 0; i < 5; i++) {
+        manta_work *left = NULL;
+        manta_group_plan *p = plan_of(3, &o);
+        ranks_as_threads(join_plan, p, 3, trouble_tangled, &left);
+        manta_group_plan_free(p);
+        assert_int_equal(manta_work_wait(left), MANTA_ECANCELLED);
+    }
+}
+
 static void giving_up_ends_all(void **state)
 {
     (void)state;
@@ -335,6 +349,7 @@ int main(void)
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_leaves_after_the_barrier_breaks_none),
+        cmocka_unit_test(who_leaves_ends_those_that_wait_for_each_other),
         cmocka_unit_test(giving_up_ends_all),
     };
 

@@ -119,6 +119,35 @@ static inline int trouble_unsent(manta_group *g, void *ctx)
     return 0;
 }
 
+/* Rank 2 leaves when it has done its part of a barrier. Rank 0 is in that barrier, too, and waits for a message of
+ * rank 2; rank 1 waits for one of rank 0 and is not in the barrier, which therefore neither ends nor fails. ctx: a
+ * manta_work *, that of rank 2, which has to be waited for when the group is closed. */
+static inline int trouble_tangled(manta_group *g, void *ctx)
+{
+    manta_collective barrier = {.kind = MANTA_COLLECTIVE_BARRIER};
+    manta_collective receive = {.kind = MANTA_COLLECTIVE_RECEIVE, .n = 1, .peer = 2};
+    manta_work *message, *meeting, **left = ctx;
+    float x = 0;
+
+    receive.out = &x;
+    if (manta_group_rank(g) == 2) {
+        OK(!manta_group_start(g, &barrier, left));
+        OK(!manta_work_test(*left));
+        return 0;
+    }
+    if (manta_group_rank(g) == 1) {
+        OK(manta_group_receive(g, &x, 1, MANTA_DTYPE_F32, 0) == MANTA_EDIED);
+    } else {
+        OK(!manta_group_start(g, &barrier, &meeting)); /* first: alone the message would fail at once */
+        OK(!manta_group_start(g, &receive, &message));
+        OK(manta_work_wait(message) == MANTA_EDIED);
+        OK(strstr(manta_error_text(), "rank 2 has left the group, and is needed for"));
+        OK(manta_work_wait(meeting) == MANTA_EDIED);
+    }
+    OK(strstr(manta_error_text(), "rank 2 has left the group, and is needed for"));
+    return 0;
+}
+
 /* Rank 0 gives up while the others wait, collectively and for messages. */
 static inline int trouble_abort(manta_group *g, void *ctx)
 {

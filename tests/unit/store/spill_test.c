@@ -144,6 +144,13 @@ static void who_waits_for_itself_is_refused_at_once(void **state)
     spill_free(b);
 }
 
+/* Time passes; what this changes is done. */
+static void pass(spill_book *b, int64_t ns)
+{
+    clock_ns += ns;
+    step(b, (spill_event){.kind = SPILL_TICK});
+}
+
 static void who_waits_in_vain_shortens_the_wait_of_the_next(void **state)
 {
     spill_book *b = spill_new(100, 1000);
@@ -153,39 +160,65 @@ static void who_waits_in_vain_shortens_the_wait_of_the_next(void **state)
     want(b, 1, 10, 100);
     want(b, 2, 11, 100);
     closed(b, 1, 1, 0); /* it is in use */
-    clock_ns += SPILL_WAIT_NS;
-    step(b, (spill_event){.kind = SPILL_TICK});
+    pass(b, SPILL_WAIT_NS);
     assert_true(refused(2, 11, SPILL_FULL));
 
     want(b, 2, 12, 100);
     closed(b, 1, 1, 0);
-    clock_ns += SPILL_WAIT_NS / 2 - 1;
-    step(b, (spill_event){.kind = SPILL_TICK});
+    pass(b, SPILL_WAIT_NS / 2 - 1);
     assert_false(refused(2, 12, SPILL_FULL));
-    clock_ns++;
-    step(b, (spill_event){.kind = SPILL_TICK});
+    pass(b, 1);
     assert_true(refused(2, 12, SPILL_FULL));
 
-    int64_t before = clock_ns;
-    for (uint64_t request = 13; request < 113; request++) {
+    for (uint64_t request = 13; request < 20; request++) { /* never shorter than the least */
         want(b, 2, request, 100);
-        while (!refused(2, request, SPILL_FULL)) {
-            assert_true(spill_next(b) != INT64_MAX);
-            clock_ns = spill_next(b) > clock_ns ? spill_next(b) : clock_ns + 1;
-            step(b, (spill_event){.kind = SPILL_TICK});
-        }
+        pass(b, SPILL_LEAST_NS - 1);
+        assert_false(refused(2, request, SPILL_FULL));
+        pass(b, SPILL_WAIT_NS / 4 - SPILL_LEAST_NS + 1);
+        assert_true(refused(2, request, SPILL_FULL));
     }
-    assert_true(clock_ns - before < SPILL_WAIT_NS + (int64_t)100 * 2 * SPILL_AGAIN_NS);
 
     /* It lets go: what waits has the whole time again, while the segment is written. */
     want(b, 2, 113, 100);
     closed(b, 1, 1, 1);
     assert_true(did(SPILL_DO_WRITE, 0, 1));
-    clock_ns += SPILL_WAIT_NS / 2;
-    step(b, (spill_event){.kind = SPILL_TICK});
+    pass(b, SPILL_WAIT_NS - 1);
     assert_false(refused(2, 113, SPILL_FULL));
     copied(b, SPILL_WROTE, 1, true);
     assert_true(did(SPILL_DO_MAKE, 2, 2));
+    spill_free(b);
+}
+
+static void those_that_wait_together_shorten_nobodys_wait_twice(void **state)
+{
+    spill_book *b = spill_new(100, 1000);
+    (void)state;
+
+    clock_ns = 0;
+    want(b, 1, 10, 100);
+    for (uint64_t request = 20; request < 28; request++) want(b, 2, request, 100);
+    closed(b, 1, 1, 0);
+    pass(b, SPILL_WAIT_NS - 1);
+    want(b, 3, 30, 100); /* before any of them is refused: it has the whole time */
+    pass(b, 1);
+    for (uint64_t request = 20; request < 28; request++) assert_true(refused(2, request, SPILL_FULL));
+    assert_false(refused(3, 30, SPILL_FULL));
+    pass(b, SPILL_WAIT_NS - 2);
+    assert_false(refused(3, 30, SPILL_FULL));
+    want(b, 3, 31, 100); /* after them, and long after: they do not count any more, or half */
+    pass(b, 1);
+    assert_true(refused(3, 30, SPILL_FULL));
+    pass(b, SPILL_WAIT_NS / 2 - 2);
+    assert_false(refused(3, 31, SPILL_FULL));
+    pass(b, 1);
+    assert_true(refused(3, 31, SPILL_FULL));
+
+    pass(b, SPILL_WAIT_NS + 1);
+    want(b, 3, 32, 100); /* nobody has waited in vain for long */
+    pass(b, SPILL_WAIT_NS - 1);
+    assert_false(refused(3, 32, SPILL_FULL));
+    pass(b, 1);
+    assert_true(refused(3, 32, SPILL_FULL));
     spill_free(b);
 }
 
@@ -569,6 +602,7 @@ int main(void)
         cmocka_unit_test_teardown(the_oldest_leaves_and_comes_back, clear),
         cmocka_unit_test_teardown(who_waits_for_itself_is_refused_at_once, clear),
         cmocka_unit_test_teardown(who_waits_in_vain_shortens_the_wait_of_the_next, clear),
+        cmocka_unit_test_teardown(those_that_wait_together_shorten_nobodys_wait_twice, clear),
         cmocka_unit_test_teardown(a_disk_that_is_full_or_broken, clear),
         cmocka_unit_test_teardown(any_order_of_events_keeps_the_rules, clear),
     };
