@@ -17,6 +17,9 @@
 enum {
     NAME = 52, /* and behind it -1023 in a name of at most 63 characters */
     MOST_PORTS = 1024,
+    MOST_RANKS = 4096,
+    MOST_CONFIG = 120 * 1024, /* bytes of TF_CONFIG, a variable: Linux allows 128 KiB to each */
+    PATIENCE_S = 3600, /* for pods that have no node yet, or whose image is still pulled */
     GRACE_S = 30,
     SPARE_S = 15, /* from the end of the grace to the pod's: for the launch itself to end */
     AGAIN = 6, /* pods that failed for reasons of their own */
@@ -74,6 +77,14 @@ static void put_value(buf *out, const char *text)
     buf_release(&doubled);
 }
 
+/* A line whose text Kubernetes does not look into. */
+static void put_plain(buf *out, const char *before, const char *text)
+{
+    buf_add_text(out, before);
+    manifest_put_text(out, text);
+    buf_add_char(out, '\n');
+}
+
 static void put_line(buf *out, const char *before, const char *value)
 {
     buf_add_text(out, before);
@@ -103,7 +114,8 @@ static bool is_object(const char *text)
     size_t n = strlen(text);
 
     return n && n <= 253 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n &&
-           isalnum((unsigned char)text[0]) && isalnum((unsigned char)text[n - 1]);
+           isalnum((unsigned char)text[0]) && isalnum((unsigned char)text[n - 1]) && !strstr(text, "..") &&
+           !strstr(text, ".-") && !strstr(text, "-.");
 }
 
 /* "500m", "2", "1.5", "16Gi". */
@@ -137,7 +149,7 @@ static manta_status check_names(const manta_launch_options *o)
         return refuse("env-from", o->environment, "the name of a Secret: a to z, 0 to 9, - and .");
     if (o->cpus && !is_quantity(o->cpus))
         return refuse("cpus", o->cpus, "a number such as 4 or 500m, as Kubernetes writes it");
-    if (o->memory && !is_quantity(o->memory))
+    if (o->memory && (!is_quantity(o->memory) || strchr(o->memory, 'm')))
         return refuse("memory", o->memory, "a number such as 16Gi, as Kubernetes writes it");
     return MANTA_OK;
 }
@@ -161,6 +173,27 @@ static bool is_variable(const char *name)
            !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
+/* Whether pods are told this by the manifest or by Kubernetes. */
+static bool is_given(const char *name)
+{
+    static const char *const names[] = {"MANTA_WORLD_SIZE", "MANTA_STORAGE", "JOB_COMPLETION_INDEX",
+                                        "TF_CONFIG"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!strcmp(name, names[i])) return true;
+    }
+    return false;
+}
+
+/* Whether the list has the name before this place. `at` is in `list`, whose commas before it are NULs. */
+static bool was_named(const char *list, const char *at)
+{
+    for (const char *name = list; name < at; name += strlen(name) + 1) {
+        if (!strcmp(name, at)) return true;
+    }
+    return false;
+}
+
 static manta_status check_variables(const char *list)
 {
     char *names = mem_strdup(list), *rest = NULL;
@@ -169,6 +202,10 @@ static manta_status check_variables(const char *list)
     for (char *name = strtok_r(names, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
         if (!is_variable(name))
             st = refuse("export", name, "names of variables: letters, digits and _");
+        else if (was_named(names, name))
+            st = refuse("export", name, "each variable once");
+        else if (is_given(name))
+            st = refuse("export", name, "variables that pods are not given anyway");
         else if (is_secret(name))
             st =
                 manta_fail(MANTA_EINVAL,
@@ -182,6 +219,16 @@ static manta_status check_variables(const char *list)
     return st;
 }
 
+/* Whether a folder is that of the key, above it, or below it. */
+static bool is_key_folder(const char *path)
+{
+    size_t n = strlen(path), key = strlen(MANIFEST_KEY_FOLDER);
+
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (strncmp(path, MANIFEST_KEY_FOLDER, n < key ? n : key)) return false;
+    return n == key || (n < key ? MANIFEST_KEY_FOLDER[n] : path[key]) == '/';
+}
+
 /* "CLAIM:PATH". *path: borrowed from the text. *name: owned. */
 static manta_status split_claim(const char *text, char **name, const char **path)
 {
@@ -189,13 +236,16 @@ static manta_status split_claim(const char *text, char **name, const char **path
 
     *name = NULL;
     if (colon) *name = mem_strndup(text, (size_t)(colon - text));
-    if (colon && is_object(*name) && colon[1] == '/' && !strchr(colon + 1, ':')) {
+    if (colon && is_object(*name) && colon[1] == '/' && colon[2] && !strchr(colon + 1, ':') &&
+        !is_key_folder(colon + 1)) {
         *path = colon + 1;
         return MANTA_OK;
     }
     mem_free(*name);
     *name = NULL;
-    return refuse("claim", text, "CLAIM:PATH, the name of a PersistentVolumeClaim and a folder from / on");
+    return refuse("claim", text,
+                  "CLAIM:PATH, the name of a PersistentVolumeClaim and a folder below /, in which nothing is "
+                  "that pods need");
 }
 
 /* ---- the program ---- */
@@ -246,7 +296,9 @@ static void put_secret_name(const manta_launch_options *o, buf *out)
 
 static void put_remarks(const manta_launch_options *o, buf *out)
 {
-    buf_printf(out, "# Written by Manta %s for Kubernetes 1.26 or later. Nothing in it is secret.\n",
+    buf_printf(out,
+               "# Written by Manta %s for Kubernetes 1.26 or later. All who read Jobs can read the words of "
+               "the program.\n",
                MANTA_VERSION_TEXT);
     buf_add_text(out, "# The key by which the pods know each other goes from a pipe into a Secret, once:\n#\n"
                       "#   head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' | kubectl create secret "
@@ -291,7 +343,7 @@ static void put_service(const manta_launch_options *o, buf *out)
     /* Pods need each other's names in order to become anything. */
     buf_printf(out,
                "spec:\n  clusterIP: \"None\"\n  publishNotReadyAddresses: true\n  selector:\n"
-               "    app.kubernetes.io/instance: \"%s\"\n  ports:\n",
+               "    app.kubernetes.io/name: \"manta\"\n    app.kubernetes.io/instance: \"%s\"\n  ports:\n",
                name_of(o));
     for (int i = 0; i < processes_of(o); i++)
         buf_printf(out, "    - name: \"rank-%d\"\n      port: %d\n", i, ADDRESS_FIRST_PORT + i);
@@ -304,15 +356,13 @@ static void put_failure_policy(const manta_launch_options *o, buf *out)
     buf_add_text(out, "  podFailurePolicy:\n    rules:\n"
                       "      - action: Ignore\n        onPodConditions:\n"
                       "          - type: DisruptionTarget\n            status: \"True\"\n");
-    buf_printf(out,
-               "      - action: Ignore\n        onExitCodes:\n          containerName: manta\n"
-               "          operator: In\n          values: [%d]\n",
-               RESUMABLE);
-    if (is_training(o->argv))
+    if (is_training(o->argv)) /* what the status of another program means only its author knows */
         buf_printf(out,
+                   "      - action: Ignore\n        onExitCodes:\n          containerName: manta\n"
+                   "          operator: In\n          values: [%d]\n"
                    "      - action: FailJob\n        onExitCodes:\n          containerName: manta\n"
                    "          operator: In\n          values: [%d]\n",
-                   USAGE);
+                   RESUMABLE, USAGE);
 }
 
 static void put_words(const manta_launch_options *o, int64_t grace_s, buf *out)
@@ -334,6 +384,8 @@ static void put_words(const manta_launch_options *o, int64_t grace_s, buf *out)
     for (const char *const *w = o->argv; *w; w++) put_line(out, "            - ", *w);
     if (keeps_run(o->argv) && !has_option(o->argv, "--resume"))
         buf_add_text(out, "            - \"--resume\"\n"); /* begins when there is nothing to go on with */
+    if (is_training(o->argv) && !has_option(o->argv, "--cluster-timeout"))
+        buf_printf(out, "            - \"--cluster-timeout\"\n            - \"%d\"\n", PATIENCE_S);
     mem_free(on);
 }
 
@@ -375,9 +427,9 @@ static void put_resources(const manta_launch_options *o, buf *out)
 static void put_container(const manta_launch_options *o, int64_t grace_s, const char *path, buf *out)
 {
     buf_add_text(out, "      containers:\n        - name: manta\n");
-    put_line(out, "          image: ", o->image);
+    put_plain(out, "          image: ", o->image);
     put_words(o, grace_s, out);
-    if (o->folder) put_line(out, "          workingDir: ", o->folder);
+    if (o->folder) put_plain(out, "          workingDir: ", o->folder);
     put_environment(o, path, out);
     buf_add_text(out, "          ports:\n");
     for (int i = 0; i < processes_of(o); i++)
@@ -388,14 +440,15 @@ static void put_container(const manta_launch_options *o, int64_t grace_s, const 
                           "            capabilities:\n              drop: [\"ALL\"]\n");
     buf_add_text(out, "          volumeMounts:\n            - name: key\n              mountPath: "
                       "\"" MANIFEST_KEY_FOLDER "\"\n              readOnly: true\n");
-    if (path) put_line(out, "            - name: claim\n              mountPath: ", path);
+    if (path) put_plain(out, "            - name: claim\n              mountPath: ", path);
 }
 
 static void put_volumes(const manta_launch_options *o, const char *claim, buf *out)
 {
     buf_add_text(out, "      volumes:\n        - name: key\n          secret:\n            secretName: \"");
     put_secret_name(o, out);
-    buf_add_text(out, "\"\n            defaultMode: 0400\n");
+    /* With --user the file is the group's of that user; without, nobody here knows who the image runs as. */
+    buf_printf(out, "\"\n            defaultMode: %s\n", o->user ? "0400" : "0444");
     if (claim)
         buf_printf(out,
                    "        - name: claim\n          persistentVolumeClaim:\n            claimName: \"%s\"\n",
@@ -428,13 +481,29 @@ static void put_pod(const manta_launch_options *o, int64_t grace_s, const char *
     put_volumes(o, claim, out);
 }
 
+manta_status manifest_check_size(const char *job, int nodes, int each)
+{
+    size_t entry = 2 * strlen(job) + sizeof "\"-1023.:20000\",";
+
+    if (nodes < 1 || nodes > MANIFEST_MOST_NODES || each > MOST_PORTS || each > MOST_RANKS / nodes)
+        return manta_fail(
+            MANTA_EINVAL,
+            "--nodes %d with %d processes each: at most %d pods, %d processes each and %d in all "
+            "are possible",
+            nodes, each, MANIFEST_MOST_NODES, MOST_PORTS, MOST_RANKS);
+    if (entry * (size_t)nodes * (size_t)each > MOST_CONFIG)
+        return manta_fail(MANTA_EINVAL,
+                          "the addresses of %d ranks of Job %.60s do not fit into one variable: expected at "
+                          "most %zu ranks, or a shorter name",
+                          nodes * each, job, MOST_CONFIG / entry);
+    return MANTA_OK;
+}
+
 static manta_status check_options(const manta_launch_options *o)
 {
     if (!o->image || !*o->image)
         return manta_fail(MANTA_EINVAL, "--on k8s needs --image IMAGE, in which manta is");
-    if (o->nodes > MANIFEST_MOST_NODES || processes_of(o) > MOST_PORTS)
-        return manta_fail(MANTA_EINVAL, "--nodes %d with %d processes each: at most %d and %d are possible",
-                          o->nodes, processes_of(o), MANIFEST_MOST_NODES, MOST_PORTS);
+    TRY(manifest_check_size(name_of(o), o->nodes ? o->nodes : 1, processes_of(o)));
     if (o->folder && *o->folder != '/')
         return refuse("folder", o->folder, "a folder of the image, from / on");
     if (o->variables) TRY(check_variables(o->variables));

@@ -7,9 +7,10 @@
  *
  * What other code relies on:
  *
- * 1. No key and nothing that is called like one is in the text.
- * 2. Texts that a user chose are in double quotes, escaped, with each $ twice: Kubernetes replaces $(NAME) in them. Names
- *    of objects are checked instead, since they are in the remarks as well. */
+ * 1. No key is in the text, and no variable that is called like one. The program's words are, whatever they say.
+ * 2. Texts that a user chose are in double quotes, escaped; in the program's words and in variables, where Kubernetes
+ *    replaces $(NAME), with each $ twice. Names of objects are checked instead, since they are in the remarks as well.
+ * 3. What is printed the pods accept: manifest_check_size() is asked by both. */
 #ifndef LAUNCH_MANIFEST_H
 #define LAUNCH_MANIFEST_H
 
@@ -24,6 +25,9 @@ enum { MANIFEST_MOST_NODES = 1024 };
 
 /* Adds the manifests of a launch. MANTA_EINVAL: an option cannot be, or would put a secret into the text. */
 manta_status manifest_put(const manta_launch_options *o, buf *out) MANTA_MUST_USE;
+
+/* Refuses more pods, or more ranks in each, than a launch in pods can have: MANTA_EINVAL. Pure. */
+manta_status manifest_check_size(const char *job, int nodes, int each) MANTA_MUST_USE;
 
 /* Whether a text can be the name of a Job whose pods all have names: a to z, 0 to 9 and -, from a letter on. Pure. */
 bool manifest_is_name(const char *text);

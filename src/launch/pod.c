@@ -12,7 +12,7 @@
 #include "launch/manifest.h"
 #include "os/file.h"
 
-enum { KEY_TEXT = 64, MOST_RANKS = 4096 };
+enum { KEY_TEXT = 64 };
 
 /* The key of all pods. The Secret's file may belong to another user and be a group's: the pod is nobody else's. */
 static manta_status read_key(launcher *l)
@@ -76,12 +76,9 @@ manta_status launcher_open_pod(launcher *l)
                           "--on pod:%.60s: expected the name of a Job: at most 52 of a to z, 0 "
                           "to 9 and -, from a letter on",
                           l->pod);
-    if (l->o->nodes < 1 || l->o->nodes > MANIFEST_MOST_NODES || each > MOST_RANKS / l->o->nodes)
-        return manta_fail(
-            MANTA_EINVAL,
-            "--on pod:%.60s needs --nodes N, the Job's completions: at most %d pods and %d ranks "
-            "are possible",
-            l->pod, MANIFEST_MOST_NODES, MOST_RANKS);
+    if (l->o->nodes < 1)
+        return manta_fail(MANTA_EINVAL, "--on pod:%.60s needs --nodes N, the Job's completions", l->pod);
+    TRY(manifest_check_size(l->pod, l->o->nodes, each));
     TRY(read_place(l, &index));
     TRY(read_key(l));
     l->base = index * each;

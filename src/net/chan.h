@@ -68,9 +68,9 @@ manta_status chan_end_settle(chan_end *e, const char *profile, uint64_t max_fram
 /* Listens. Beyond loopback only with a key that was given: MANTA_EPERM.
  * *out: owned descriptor; readable when chan_accept() has something. */
 manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out) MANTA_MUST_USE;
-/* Listens with a socket that a launcher has bound to `at` and left to this process; `fd`
+/* Listens with a socket that a launcher has bound, left to this process and calls `address`; `fd`
  * is its descriptor, as text. *out as chan_listen() gives it. */
-manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out) MANTA_MUST_USE;
+manta_status chan_inherit(const chan_end *e, const char *address, const char *fd, int *out) MANTA_MUST_USE;
 
 /* Begins a connection to the node called `peer`. *out: owned. */
 manta_status chan_connect(chan_end *e, const tcp_place *to, const char *peer, chan **out) MANTA_MUST_USE;

@@ -79,8 +79,13 @@ manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out)
     return tcp_listen(at, out);
 }
 
-manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out)
+manta_status chan_inherit(const chan_end *e, const char *address, const char *fd, int *out)
 {
-    TRY(check_reach(e, at));
-    return tcp_inherit(fd, at, out);
+    tcp_place at;
+    int listener;
+
+    TRY(tcp_inherit(fd, address, &at, &listener));
+    TRY(check_reach(e, &at));
+    *out = listener;
+    return MANTA_OK;
 }

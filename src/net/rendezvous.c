@@ -412,8 +412,12 @@ manta_status rendezvous_listen(rendezvous *r, const char *address, bool inherit,
     const char *held = inherit ? getenv("MANTA_LISTEN_FD") : NULL;
     tcp_place at;
 
-    TRY(tcp_resolve(address, &at));
-    TRY(held ? chan_inherit(r->end, &at, held, &r->listener) : chan_listen(r->end, &at, &r->listener));
+    if (held) {
+        TRY(chan_inherit(r->end, address, held, &r->listener));
+    } else {
+        TRY(tcp_resolve(address, &at));
+        TRY(chan_listen(r->end, &at, &r->listener));
+    }
     return port ? tcp_port(r->listener, port) : MANTA_OK;
 }
 

@@ -210,21 +210,25 @@ manta_status tcp_port(int fd, int *out)
     return MANTA_OK;
 }
 
-manta_status tcp_inherit(const char *text, const tcp_place *p, int *out)
+manta_status tcp_inherit(const char *text, const char *address, tcp_place *at, int *out)
 {
     int listens = 0, port = 0;
     socklen_t size = sizeof listens;
-    char *end;
+    char *end, host[TCP_TEXT];
     long fd = strtol(text, &end, 10);
 
+    TRY(tcp_split(address, host, &port));
     if (!*text || *end || fd < 3 || fd > 1 << 20)
         return manta_fail(MANTA_EINVAL, "\"%.20s\" is no descriptor to listen on", text);
     if (getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens)
         return manta_fail(MANTA_EINVAL, "descriptor %ld is no socket that listens", fd);
-    TRY(tcp_port((int)fd, &port));
-    if (port != port_of(&p->at[0])) {
-        return manta_fail(MANTA_EINVAL, "descriptor %ld listens on port %d, not on that of %s", fd, port,
-                          p->text);
+    *at = (tcp_place){.n = 1, .size = {sizeof at->at[0]}};
+    snprintf(at->text, sizeof at->text, "%s", address);
+    if (getsockname((int)fd, (struct sockaddr *)&at->at[0], &at->size[0]))
+        return manta_fail(MANTA_EIO, "descriptor %ld does not say where it listens: %s", fd, strerror(errno));
+    if (port != port_of(&at->at[0])) {
+        return manta_fail(MANTA_EINVAL, "descriptor %ld listens on port %d, not on that of %s", fd,
+                          port_of(&at->at[0]), address);
     }
     if (os->fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0 || os->fcntl((int)fd, F_SETFL, O_NONBLOCK) < 0)
         return manta_fail(MANTA_EIO, "descriptor %ld cannot be taken over: %s", fd, strerror(errno));

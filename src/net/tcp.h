@@ -37,9 +37,11 @@ bool tcp_is_loopback(const tcp_place *p);
 manta_status tcp_listen(const tcp_place *p, int *out) MANTA_MUST_USE;
 
 /* Takes over a socket that listens already, which a launcher holds so that
- * nobody else gets its port: its descriptor, as text. MANTA_EINVAL: it is no
- * TCP socket that listens on p's port. */
-manta_status tcp_inherit(const char *fd, const tcp_place *p, int *out) MANTA_MUST_USE;
+ * nobody else gets its port: its descriptor, as text. `address`: what others call
+ * it, of which the port alone is looked at, since the name may not be known yet.
+ * *at: where it really listens. MANTA_EINVAL: it is no TCP socket that listens on
+ * that port. */
+manta_status tcp_inherit(const char *fd, const char *address, tcp_place *at, int *out) MANTA_MUST_USE;
 
 /* The port a socket is bound to. */
 manta_status tcp_port(int fd, int *out) MANTA_MUST_USE;

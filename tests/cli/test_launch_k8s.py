@@ -56,7 +56,7 @@ def test_the_parts_fit(manifests):
     assert [r["action"] for r in rules if r.get("onExitCodes", {}).get("values") == [75]] == ["Ignore"]
     assert pod["terminationGracePeriodSeconds"] > 60
     words = container_of(job)["args"]
-    assert words[words.index("--grace") + 1] == "60" and words[words.index("--") + 1:] == [*TRAIN, "--resume"]
+    assert words[words.index("--grace") + 1] == "60" and words[words.index("--") + 1:] == [*TRAIN, "--resume", "--cluster-timeout", "3600"]
     variables = {e["name"]: e["value"] for e in container_of(job)["env"]}
     assert variables["MANTA_WORLD_SIZE"] == "4" and variables["MANTA_STORAGE"] == "/data"
     assert {v["name"]: v for v in pod["volumes"]}["key"]["secret"] == {"secretName": "big-key", "defaultMode": 0o400}
@@ -68,10 +68,26 @@ def test_the_parts_fit(manifests):
 def test_the_least_that_can_be_said(manifests):
     _, job, text = manifests("--image", "i", program=("train", "mlp", "--data", "mnist"))
     assert job["spec"]["completions"] == 1 and "keeps no run" in text
-    assert container_of(job)["args"][-1] == "mnist"
+    assert container_of(job)["args"][-3:] == ["mnist", "--cluster-timeout", "3600"]
+    assert job["spec"]["template"]["spec"]["volumes"][0]["secret"]["defaultMode"] == 0o444      # whoever the image runs as
     assert "goes with it" in manifests("--image", "i")[2]
     assert "goes with it" not in manifests("--image", "i", program=(*TRAIN, "--storage", "s3://b/p"))[2]
     assert manifests("--image", "i", program=(*TRAIN, "--resume"))[1]["spec"]["template"]["spec"]["containers"][0]["args"].count("--resume") == 1
+
+
+def test_what_statuses_mean_is_said_of_trainings_alone(manifests):
+    rules = manifests("--image", "i", program=("./mine", "x"))[1]["spec"]["podFailurePolicy"]["rules"]
+    assert [r["action"] for r in rules] == ["Ignore"] and "onPodConditions" in rules[0]
+    assert container_of(manifests("--image", "i", program=(*TRAIN, "--cluster-timeout=9"))[1])["args"].count("--cluster-timeout") == 0
+
+
+def test_as_many_as_pods_accept(run, manifests):
+    assert manifests("--image", "i", "--job", "j", "--nodes", "1024", "-n", "4")[1]["spec"]["completions"] == 1024
+    for options, says in ((("--nodes", "1024", "-n", "5"), "at most 1024 pods, 1024 processes each and 4096 in all"),
+                          (("--nodes", "512", "-n", "8", "--job", "resnet50-imagenet"), "do not fit into one variable")):
+        assert says in print_manifests(run, "--image", "i", *options, status=1).stderr
+    done = run("launch", "--on", "pod:resnet50-imagenet", "--nodes", "512", "-n", "8", "--", *TRAIN, status=1)
+    assert "do not fit into one variable" in done.stderr
 
 
 HOSTILE = ["", "a: b", "- a", "-", "--flag", "'", '"', "it's \"both\"", "a\nb\r\n c\t", "#no remark", "{a: 1}", "[x", "*a", "&a", "!tag", "|", ">", "%x", "@y",
@@ -86,13 +102,14 @@ def unescape(text):
 
 def test_hostile_words_come_back_as_they_are(manifests):
     program = ("./my program", *HOSTILE)
-    _, job, _ = manifests("--image", "a\"b: 'c'\n- d", "--manta", "/opt/my manta/- manta", "--folder", "/x: \"y\"", "--claim", "c:/it's #here",
+    _, job, _ = manifests("--image", "a\"b: 'c'\n- d", "--manta", "/opt/my manta/- manta", "--folder", "/x: \"y\" $z", "--claim", "c:/it's #here$$",
                           "--export", "HOSTILE", program=program, env={"HOSTILE": "a: \"b\"\n--- $(PATH)"})
     found = container_of(job)
     words = [unescape(w) for w in found["args"]]
     assert words[words.index("--") + 1:] == list(program)
     assert found["image"] == "a\"b: 'c'\n- d" and found["command"] == ["/opt/my manta/- manta"]
-    assert found["workingDir"] == "/x: \"y\"" and found["volumeMounts"][1]["mountPath"] == "/it's #here"
+    assert found["workingDir"] == "/x: \"y\" $z" and found["volumeMounts"][1]["mountPath"] == "/it's #here$$"
+    assert unescape({e["name"]: e["value"] for e in found["env"]}["MANTA_STORAGE"]) == "/it's #here$$"
     assert unescape({e["name"]: e["value"] for e in found["env"]}["HOSTILE"]) == "a: \"b\"\n--- $(PATH)"
     for word in found["args"]:      # no $ of a user's may begin a reference
         assert "$(" not in word.replace("$$", "")
@@ -133,6 +150,14 @@ def test_the_command_for_the_key_pipes_it(manifests, tmp_path):
     (("--image", "i", "--memory", "16 GB"), "--memory"),
     (("--image", "i", "--folder", "here"), "--folder"),
     (("--image", "i", "--export", "A=b"), "--export"),
+    (("--image", "i", "--export", "A,B,A"), "each variable once"),
+    (("--image", "i", "--export", "MANTA_WORLD_SIZE"), "given anyway"),
+    (("--image", "i", "--export", "JOB_COMPLETION_INDEX"), "given anyway"),
+    (("--image", "i", "--secret", "a..b"), "--secret"),
+    (("--image", "i", "--claim", "data:/"), "CLAIM:PATH"),
+    (("--image", "i", "--claim", "data:/run/manta/key"), "CLAIM:PATH"),
+    (("--image", "i", "--claim", "data:/run/"), "CLAIM:PATH"),
+    (("--image", "i", "--memory", "1m"), "--memory"),
 ])
 def test_refused(run, options, says):
     done = print_manifests(run, *options, status=1)

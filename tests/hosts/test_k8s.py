@@ -23,12 +23,24 @@ class Job:
         self.name, self.pods = manifest["metadata"]["name"], {}
         self.key = place / "secret-key"
         self.key.write_text(KEY)
-        # What pods know of each other by the Service, and of themselves by the kubelet.
-        self.names = "127.0.0.1 localhost\n" + "".join(f"{h.address} {self.name}-{i}.{self.name} {self.name}-{i}\n" for i, h in enumerate(world.hosts))
-        (place / "pods-hosts").write_text(self.names)
 
-    def start(self, index):
+    def hosts_file(self, index):
+        return self.place / f"{self.name}-{index}-hosts"
+
+    def publish(self, index):
+        """The Service has a pod's name from now on: the others find it, and so does the pod itself."""
+        for file in self.place.glob(f"{self.name}-*-hosts"):
+            with open(file, "a") as f:
+                f.write(f"{self.world.hosts[index].address} {self.name}-{index}.{self.name}\n")
+
+    def start(self, index, is_published=True):
         """A pod: processes and mounts of its own, with the command as the first of them, as in a container."""
+        # The kubelet writes this much; the others' names are the Service's to know, and come when they come.
+        known = "".join(f"{self.world.hosts[i].address} {self.name}-{i}.{self.name}\n" for i in self.pods if i != index)
+        self.hosts_file(index).write_text(f"127.0.0.1 localhost\n{self.world.hosts[index].address} {self.name}-{index}\n" +
+                                          (known if is_published else ""))
+        if is_published:
+            self.publish(index)
         container = self.spec["containers"][0]
         variables = {e["name"]: e["value"] for e in container["env"]}
         variables["MANTA_CLUSTER_KEY"] = str(self.key)      # where the Secret is mounted
@@ -36,7 +48,7 @@ class Job:
                "JOB_COMPLETION_INDEX": str(index), **variables}
         words = [*container["command"], *(a.replace("$$", "$") for a in container["args"])]
         inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c",
-                  f'mount --bind {self.place}/pods-hosts /etc/hosts && exec "$@"', "pod", *words]
+                  f'mount --bind {self.hosts_file(index)} /etc/hosts && exec "$@"', "pod", *words]
         self.pods[index] = Launched(self.world.hosts[index].words(*inside), self.place, env)
         return self.pods[index]
 
@@ -84,6 +96,19 @@ def test_the_weights_are_those_of_one_process(job, saved):
         pod.wait()
         assert f"[rank {2 * i}] " in pod.text("stdout") and f"[rank {2 * i + 1}] " in pod.text("stdout")
     assert saved("pods.npz")
+
+
+def test_pods_wait_for_names_that_the_service_does_not_have_yet(job, saved):
+    """A pod runs before its own name is known to anybody, itself included."""
+    j = job((*TRAIN, "--shards", "4", "--save", "late.npz"))
+    pods = [j.start(i, is_published=False) for i in range(2)]
+    for pod in pods:
+        wait_for(lambda: "waiting for" in pod.text("stderr"), "a rank that waits for others")
+    for i in range(2):
+        j.publish(i)
+    for pod in pods:
+        pod.wait()
+    assert saved("late.npz")
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ static void addresses(void **state)
 
 static void ports(void **state)
 {
-    char text[64], from[TCP_TEXT];
+    char text[64], name[64], from[TCP_TEXT];
     tcp_place p;
     int a = -1, b = -1, c = -1, port;
 
@@ -233,13 +233,16 @@ static void ports(void **state)
     assert_int_equal(tcp_resolve(text, &p), MANTA_OK);
     assert_int_equal(tcp_listen(&p, &b), MANTA_EBUSY);
     snprintf(text, sizeof text, "%d", a);
-    assert_int_equal(tcp_inherit(text, &p, &c), MANTA_OK);
+    snprintf(name, sizeof name, "no-such-host.invalid:%d", port); /* which is not looked up */
+    assert_int_equal(tcp_inherit(text, name, &p, &c), MANTA_OK);
     assert_int_equal(a, c);
-    assert_int_equal(tcp_inherit("0", &p, &c), MANTA_EINVAL);
-    assert_int_equal(tcp_inherit("x", &p, &c), MANTA_EINVAL);
-    assert_int_equal(tcp_inherit("", &p, &c), MANTA_EINVAL);
-    assert_int_equal(tcp_resolve("127.0.0.1:1", &p), MANTA_OK);
-    assert_int_equal(tcp_inherit(text, &p, &c), MANTA_EINVAL); /* of another port */
+    assert_true(tcp_is_loopback(&p)); /* as the socket says */
+    assert_string_equal(p.text, name);
+    assert_int_equal(tcp_inherit("0", name, &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit("x", name, &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit("", name, &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit(text, "no-such-host.invalid", &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit(text, "127.0.0.1:1", &p, &c), MANTA_EINVAL); /* of another port */
     assert_int_equal(tcp_accept(a, &b, from), MANTA_EBUSY);
     close(a);
 }
