@@ -4,9 +4,9 @@
  *
  * A process that begins to sleep, without a time limit, in a call that another has to answer sends
  * a probe to that one. Who gets a probe, has the call it names unanswered, and sleeps in the same
- * way, passes it on to where its own call is, with its name added; any other drops it. When it
- * comes back to its origin, and the origin still sleeps for what it slept for, nobody in the circle
- * can ever go on: the call of the origin fails, with the names.
+ * way, passes it on to where its own call is, with the name of what it runs added; any other drops it.
+ * When it comes back to its origin, and the origin still sleeps for what it slept for, nobody in the circle
+ * can ever go on: the call of the origin fails, with the names, and that of the call which cannot begin.
  *
  * Why that is so: each of them has one thread and said that it sleeps and has not answered the
  * one before. The first to go on after it has said so would need an answer of the next, which
@@ -78,17 +78,19 @@ static bool has_call(uint64_t task)
 /* Sends a probe of `origin`, which waits for its call `first`, to where c is. */
 static void send_probe(const call *c, uint32_t origin, uint64_t first, const char *chain)
 {
-    char longer[CHAIN];
+    char longer[CHAIN], name[CHAIN];
     buf b = {0};
     const incoming *me = list_is_empty(&rt->running) ? NULL : LIST_ITEM(rt->running.prev, incoming, link);
 
     snprintf(longer, sizeof longer, "%s%s%s", chain, *chain ? " > " : "", me && me->name ? me->name : "?");
+    snprintf(name, sizeof name, "%s", c->fn->name);
     proto_begin(&b, PROTO_PROBE);
     wire_put_u64(&b, c->id);
     wire_put_u64(&b, first);
     wire_put_u32(&b, origin);
     wire_put_u32(&b, 0);
     wire_put_text(&b, longer);
+    wire_put_text(&b, name);
     peer_answer(c->at, &b);
     buf_release(&b);
 }
@@ -102,12 +104,13 @@ void deadlock_ask(void)
 
 void deadlock_heard(wire *w)
 {
-    char chain[CHAIN];
+    char chain[CHAIN], name[CHAIN]; /* name: of the call `task` */
     uint64_t task = wire_u64(w), first = wire_u64(w);
     uint32_t origin = wire_u32(w);
 
     (void)wire_u32(w);
     wire_text(w, chain, sizeof chain);
+    wire_text(w, name, sizeof name);
     if (wire_end(w, "probe") || !has_call(task)) return;
     call *c = awaited_call();
     if (!c) return;
@@ -118,7 +121,6 @@ void deadlock_heard(wire *w)
     }
     if (c->id != first) return;
     call_give_up(c, failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
-                                 "calls wait for each other in a circle, for ever: %s > %s", chain,
-                                 c->fn->name));
+                                 "calls wait for each other in a circle, for ever: %s > %s", chain, name));
     rt_changed();
 }

@@ -217,7 +217,13 @@ static void tell_fail(const object *o)
 static void object_settled(object *o)
 {
     rt->settled++;
-    for (size_t i = 0; i < o->waiting.n; i++) call_argument_ready(o->waiting.at[i]);
+    /* A call that is ready may be sent at once, and that may end others, which leave the list (call_abandon()):
+     * who has been told is in it no more, so that nobody who has not been told moves to a place before i. */
+    for (size_t i = 0; i < o->waiting.n; i++) {
+        call *c = o->waiting.at[i];
+        o->waiting.at[i] = NULL;
+        call_argument_ready(c);
+    }
     vec_release(&o->waiting);
     o->maker = NULL;
     if (o->watched) watch_settled(o);

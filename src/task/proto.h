@@ -117,14 +117,14 @@ typedef enum proto_kind {
     PROTO_ITEM, /* task, index, object (0: none), value: the next of a stream */
     /* and back */
     PROTO_TAKEN, /* task, n: so many items were taken */
-    PROTO_PROBE /* task, task, client, text: who waits for the first of these calls waits for the second,
-                   of that client (deadlock.c) */
+    PROTO_PROBE /* task, task, client, text, text: who waits for the first of these calls, which is called so,
+                   waits for the second, of that client (deadlock.c) */
 } proto_kind;
 
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 12u
+#define PROTO_VERSION 13u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -62,8 +62,11 @@ static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout
 
     if (!done(w) && timeout_ms != 0 && w->q->waiting == THREADS - 1)
         return manta_fail(MANTA_EBUSY, "%d calls wait already", THREADS - 1);
+    bool is_timed = timeout_ms >= 0; /* a limit of the caller's, which counts it (rt_question_begin()) */
     w->q->waiting++;
+    rt->timed -= is_timed;
     if (!done(w)) st = rt_await(done, NULL, w, timeout_ms);
+    rt->timed += is_timed;
     w->q->waiting--;
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "the queue is %s after %lld ms (%zu of %zu items)", what,
@@ -217,16 +220,33 @@ static manta_status cancel_and_await(manta_ref r, manta_status why)
     return st;
 }
 
+typedef struct question {
+    manta_queue q;
+    const char *method;
+    manta_arg *args;
+    int n;
+    int timeout_at; /* which of the arguments is the time limit; -1: none is */
+    rt_question asked;
+} question;
+
+static void note_sent(question *x)
+{
+    if (!rt) return; /* the call has failed */
+    mutex_lock(&rt->lock);
+    rt_question_sent(&x->asked);
+    mutex_unlock(&rt->lock);
+}
+
 /* One call of the queue's actor; again while all its threads wait. *out is not
  * set on failure. */
-static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args, int n, int timeout_at,
-                              manta_ref *out)
+static manta_status ask_actor(question *x, manta_ref *out)
 {
-    int64_t timeout_ms = timeout_at < 0 ? 0 : args[timeout_at].as.i64;
+    int64_t timeout_ms = x->timeout_at < 0 ? 0 : x->args[x->timeout_at].as.i64;
     int64_t deadline = clock_deadline(timeout_ms);
 
     for (;;) {
-        manta_ref r = manta_actor_submit_one(q.actor, method, n, args);
+        manta_ref r = manta_actor_submit_one(x->q.actor, x->method, x->n, x->args);
+        note_sent(x);
         manta_status st = manta_get(r, MANTA_FOREVER);
         if (st == MANTA_ECANCELLED || st == MANTA_EINTERRUPTED) st = cancel_and_await(r, st);
         if (!st) {
@@ -240,8 +260,22 @@ static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args
             return manta_fail(MANTA_ETIMEDOUT,
                               "more calls wait for the queue than it has threads, and none went on in time");
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
-        args[timeout_at].as.i64 = left;
+        x->args[x->timeout_at].as.i64 = left;
     }
+}
+
+static manta_status queue_ask(question *x, manta_ref *out)
+{
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    rt_question_begin(&x->asked, x->timeout_at >= 0 && x->args[x->timeout_at].as.i64 >= 0);
+    mutex_unlock(&rt->lock);
+    manta_status st = ask_actor(x, out);
+    if (!rt) return st;
+    mutex_lock(&rt->lock);
+    rt_question_end(&x->asked, st == MANTA_ETIMEDOUT);
+    mutex_unlock(&rt->lock);
+    return st;
 }
 
 manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n, int64_t timeout_ms)
@@ -262,7 +296,8 @@ manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n
     }
     if (!st) {
         manta_arg args[2] = {manta_refs(refs, n), manta_i64(timeout_ms)};
-        st = queue_ask(q, "manta.queue_put", args, 2, 1, &done);
+        question x = {.q = q, .method = "manta.queue_put", .args = args, .n = 2, .timeout_at = 1};
+        st = queue_ask(&x, &done);
         if (!st) manta_release(done);
     }
     for (size_t i = 0; i < n; i++)
@@ -289,7 +324,8 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
         return manta_fail(MANTA_EINVAL, "%zu to %zu items were asked for, at most %d can be had at once",
                           least, most, QUEUE_ITEMS_MOST);
     manta_arg args[3] = {manta_i64((int64_t)least), manta_i64((int64_t)most), manta_i64(timeout_ms)};
-    TRY(queue_ask(q, "manta.queue_get", args, 3, 2, &r));
+    question x = {.q = q, .method = "manta.queue_get", .args = args, .n = 3, .timeout_at = 2};
+    TRY(queue_ask(&x, &r));
     manta_status st = manta_get_refs(r, &in, n, MANTA_FOREVER);
     for (size_t i = 0; !st && i < *n; i++) {
         st = manta_retain(in[i]);
@@ -315,7 +351,8 @@ manta_status manta_queue_size(manta_queue q, size_t *out)
     manta_ref r;
     int64_t n = 0;
 
-    TRY(queue_ask(q, "manta.queue_size", NULL, 0, -1, &r));
+    question x = {.q = q, .method = "manta.queue_size", .timeout_at = -1};
+    TRY(queue_ask(&x, &r));
     manta_status st = manta_get_i64(r, &n, MANTA_FOREVER);
     manta_release(r);
     *out = (size_t)n;

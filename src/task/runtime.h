@@ -79,6 +79,7 @@ typedef struct runtime {
     uint64_t heard, told; /* messages of the daemon and of peers, and to them */
     idleness idle;
     int waiters;
+    int questions; /* with a time limit, that are under way: rt_question_begin() */
     int timed; /* waiters that have a time limit, */
     int waiting_calls; /* and those that are calls which run here */
     uint64_t walks;
@@ -227,6 +228,18 @@ typedef struct call *rt_find(void *ctx, nested_terms terms);
  * this thread's stack. MANTA_ECANCELLED, with a sentence, when the call that waits here is
  * cancelled; MANTA_EINTERRUPTED, too, when the program's hook says so (hooks.h). */
 manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms);
+
+/* A question to an actor of the library's own, such as a queue, that waits there for a time and may be answered with
+ * "not yet": for the program that is a wait with a time limit, though calls and answers go to and fro for it. Whoever
+ * asks says when the question begins, was sent, and ends; the actor does not count the time limit as its own. */
+typedef struct rt_question {
+    bool is_timed;
+    uint64_t heard, told; /* of the runtime, before what belongs to the question alone */
+} rt_question;
+
+void rt_question_begin(rt_question *q, bool is_timed);
+void rt_question_sent(rt_question *q);
+void rt_question_end(rt_question *q, bool in_vain);
 
 /* Says that other threads should look again. */
 void rt_changed(void);

@@ -107,8 +107,11 @@ typedef enum waiter {
 
 static void say_starved(void)
 {
+    uint64_t told = rt->told;
+
     proto_begin(&rt->out, PROTO_STARVED);
     rt_tell();
+    rt->told = told; /* who says this does nothing */
 }
 
 /* A driver that sleeps without a time limit says so, again and again as long as nothing comes, since it
@@ -143,7 +146,6 @@ static int64_t tell_idleness(bool is_loop, int64_t now)
         *i = (idleness){.heard = rt->heard, .told = rt->told, .at = now + IDLE_NS};
     } else if (now >= i->at && (i->polls >= POLLS || (is_loop && rt->timed == 0))) {
         say_starved();
-        i->told = rt->told;
         i->at = now + HUNGER_NS;
     }
     return now < i->at ? i->at : CLOCK_NEVER;
@@ -155,7 +157,7 @@ static int64_t tell_sleep(waiter who, hunger *h, int64_t now, int64_t deadline)
     int64_t at = CLOCK_NEVER;
 
     if (rt->is_worker || who == WAITER_INSIDE) return deadline;
-    if (who == WAITER_LOOP || deadline != CLOCK_NEVER)
+    if (who == WAITER_LOOP || deadline != CLOCK_NEVER || rt->questions > 0)
         at = tell_idleness(who == WAITER_LOOP, now);
     else if (rt->timed == 0)
         at = tell_hunger(h, now);
@@ -168,6 +170,39 @@ static void note_poll(void)
     if (rt->is_worker || rt->is_local) return;
     (void)tell_idleness(false, clock_now_ns());
     if (rt->idle.polls < POLLS) rt->idle.polls++;
+}
+
+/* What has come and gone since q->heard and q->told was the question's own, and no sign of life. Had anything else
+ * come or gone before, the time of idleness begins anew. */
+static void forget_question(rt_question *q)
+{
+    idleness *i = &rt->idle;
+
+    if (i->heard == q->heard && i->told == q->told) {
+        i->heard = rt->heard;
+        i->told = rt->told;
+    }
+    q->heard = rt->heard;
+    q->told = rt->told;
+}
+
+void rt_question_begin(rt_question *q, bool is_timed)
+{
+    rt->questions += is_timed;
+    *q = (rt_question){.is_timed = is_timed, .heard = rt->heard, .told = rt->told};
+}
+
+void rt_question_sent(rt_question *q)
+{
+    forget_question(q);
+}
+
+void rt_question_end(rt_question *q, bool in_vain)
+{
+    rt->questions -= q->is_timed;
+    if (!in_vain) return;
+    forget_question(q);
+    note_poll();
 }
 
 static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks, waiter who)

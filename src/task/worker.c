@@ -79,7 +79,7 @@ bool worker_is_still(void)
     for (list *l = rt->running.next; l != &rt->running; l = l->next) running++;
     bool may_begin = !rt->blocked && running <= rt->threads && next_call();
     bool all_wait = rt->blocked || running == rt->waiting_calls;
-    return all_wait && !may_begin && rt->timed == 0 && !rt_has_input();
+    return all_wait && !may_begin && rt->timed == 0 && rt->questions == 0 && !rt_has_input();
 }
 
 /* A constructor has run: the daemon wants to know how it went. */

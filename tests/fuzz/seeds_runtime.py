@@ -113,7 +113,7 @@ put("runtime", "answers", letters(
 put("runtime", "calls", letters(
     (1, message("CALL", u64(5, 0), u32(0, 1), text("anything"), text("label"), u32(2), number(1.0), place(3, 0, 100))),
     (1, message("CALL", u64(6, 0), u32(10001, 0x60000001), u64(9), u32(1, 0), text("anything"), text("label"), u32(1), number(1.0))), (1, message("TAKEN", u64(6, 1))),
-    (1, message("PROBE", u64(6, obj(1, 1)), u32(1, 0), text("f > g")))))
+    (1, message("PROBE", u64(6, obj(1, 1)), u32(1, 0), text("f > g"), text("h")))))
 put("runtime", "daemon", letters(
     (0, message("OBJECT", u64(obj(1, 1)), number(1.0))), (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE)),
     (0, message("REBUILD", u64(obj(1, 1)), text("why"))), (0, message("SEGMENT_ASK", u64(1))), (0, message("SEGMENT_GONE", u64(1))),

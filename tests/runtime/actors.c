@@ -525,6 +525,53 @@ static manta_status around_by(manta_task *t)
 }
 MANTA_REMOTE(around_by)
 
+/* there(handles): the second actor's `back`, which calls counter_add of the first. */
+static manta_status back(manta_task *t)
+{
+    const manta_ref *h;
+    size_t n;
+    int64_t v;
+
+    MANTA_TRY(manta_arg_refs(t, 0, &h, &n));
+    manta_ref r = manta_actor_call((manta_actor){h[0].id}, counter_add, manta_i64(1));
+    manta_status st = manta_get_i64(r, &v, MANTA_FOREVER);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(back)
+
+static manta_status there(manta_task *t)
+{
+    const manta_ref *h;
+    size_t n;
+
+    MANTA_TRY(manta_arg_refs(t, 0, &h, &n));
+    manta_ref r = manta_actor_call((manta_actor){h[1].id}, back, manta_refs(h, n));
+    manta_status st = manta_get(r, MANTA_FOREVER);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(there)
+
+/* The words of a circle: who runs what, and last the call that cannot begin. Either of the two may be the one that finds it. */
+static void circle_is_named(void)
+{
+    manta_actor a[2];
+    manta_ref h[2];
+
+    for (int i = 0; i < 2; i++) {
+        a[i] = manta_actor_new(NULL, counter);
+        OK(manta_actor_ready(a[i], LONG));
+        h[i].id = a[i].id;
+    }
+    manta_ref r = manta_actor_call(a[0], there, manta_refs(h, 2));
+    CHECK(manta_get(r, LONG) == MANTA_EBUSY);
+    CHECK(strstr(manta_error_text(), ": there > back > counter_add") ||
+          strstr(manta_error_text(), ": back > there > back"));
+    manta_release(r);
+    for (int i = 0; i < 2; i++) manta_actor_release(a[i]);
+}
+
 void scenario_circles(void)
 {
     manta_actor a[4];
@@ -551,6 +598,48 @@ void scenario_circles(void)
             manta_actor_release(a[i]);
         }
     }
+    circle_is_named();
+}
+
+static manta_status plus_one(manta_task *t)
+{
+    int64_t v;
+
+    MANTA_TRY(manta_arg_i64(t, 0, &v));
+    return manta_return_i64(t, 0, v + 1);
+}
+MANTA_REMOTE(plus_one)
+
+/* Many calls wait for one value. Those of a dead actor fail when it comes, and all that stand behind them go on. */
+void scenario_behind_the_dead(void)
+{
+    enum { N = 20 };
+    manta_ref of_dead[N], others[N], p = manta_promise(), value = manta_put(manta_i64(1));
+    manta_actor a = manta_actor_new(NULL, counter);
+    int64_t v;
+
+    OK(manta_actor_ready(a, LONG));
+    OK(manta_actor_kill(a, true));
+    do { /* until this process knows */
+        of_dead[0] = manta_actor_call(a, counter_add, manta_i64(0));
+        v = manta_get(of_dead[0], LONG);
+        manta_release(of_dead[0]);
+    } while (!v);
+    for (int i = 0; i < N; i++) {
+        of_dead[i] = manta_actor_call(a, counter_add, manta_of_ref(p));
+        others[i] = manta_remote(plus_one, manta_of_ref(p));
+    }
+    OK(manta_promise_settle(p, value));
+    for (int i = 0; i < N; i++) {
+        CHECK(manta_get(of_dead[i], LONG) == MANTA_EDIED);
+        OK(manta_get_i64(others[i], &v, LONG));
+        CHECK(v == 2);
+        manta_release(of_dead[i]);
+        manta_release(others[i]);
+    }
+    manta_release(p);
+    manta_release(value);
+    manta_actor_release(a);
 }
 
 void scenario_selves(void)

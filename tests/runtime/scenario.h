@@ -97,6 +97,7 @@ void scenario_ended_makers(void);
 void scenario_crowd_that_waits(void);
 void scenario_selves(void);
 void scenario_circles(void);
+void scenario_behind_the_dead(void);
 /* options.c */
 void scenario_options(void);
 void scenario_yields(void);
@@ -157,6 +158,7 @@ void scenario_starved(void);
 void scenario_starved_polls(void);
 void scenario_starved_looks(void);
 void scenario_starved_loop(void);
+void scenario_starved_queue(void);
 void scenario_starved_once(void);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <manta/actor.h>
 #include <manta/failure.h>
+#include <manta/queue.h>
 #include <manta/stream.h>
 #include <manta/watch.h>
 
@@ -211,6 +212,23 @@ void scenario_starved_polls(void)
 void scenario_starved_looks(void)
 {
     refused_while_it_polls(0);
+}
+
+/* Looks into a queue again and again, in which nothing comes: each look is a call of an actor, and no sign of life. */
+void scenario_starved_queue(void)
+{
+    manta_queue q;
+    manta_ref item;
+    int64_t v;
+
+    OK(manta_queue_new(1, NULL, &q));
+    manta_stream s = begin_stream();
+    manta_ref r = manta_remote(starved_twice, manta_i64(1));
+    while (manta_get_i64(r, &v, 0) == MANTA_ETIMEDOUT)
+        CHECK(manta_queue_get(q, &item, 200) == MANTA_ETIMEDOUT);
+    check_refused(r, MANTA_FAILURE_WORKER);
+    manta_queue_release(q);
+    read_stream(s);
 }
 
 void scenario_starved_loop(void)
