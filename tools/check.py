@@ -575,7 +575,7 @@ def arguments():
     p.add_argument("--sim", type=int, default=15, metavar="FACTOR", help="run the simulations with so many times their seeds (default 15)")
     p.add_argument("--soak", type=int, default=0, metavar="MINUTES",
                    help=f"run generated programs this long from a new seed (default {SOAK_PROGRAMS} programs from a fixed one)")
-    p.add_argument("--hosts", action="store_true", help="install sshd, Slurm and Open MPI for the stage hosts, which skips what is not there")
+    p.add_argument("--hosts", action="store_true", help="install sshd, Slurm, Open MPI and MPICH for the stage hosts, which skips what is not there")
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
     options = p.parse_args()

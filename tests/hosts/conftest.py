@@ -104,6 +104,7 @@ def launch(place):
         if r.process.poll() is None:
             r.process.kill()
             r.process.wait()
+        print(r.text("stderr"))     # pytest shows it of a test that failed
 
     def left():
         return {pid: words for pid, words in processes().items()
