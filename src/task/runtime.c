@@ -98,13 +98,22 @@ manta_status rt_none(void)
 
 /* ---- talking to the daemon ---- */
 
-/* The daemon cannot be told something, and would wait for it, or we for its answer.
- * The watcher ends what is under way: this is called in the middle of other things. */
+static void node_end(void);
+
+/* The daemon cannot be told something, and would wait for it, or we for its answer. In a driver the watcher, or who
+ * waits next, ends what is under way: this is called in the middle of other things. A worker leaves at once, since
+ * nothing may wake its watcher any more: a function that has closed all descriptors has closed ours too. */
 static void node_cut(void)
 {
     if (rt->cut[0]) return;
     snprintf(rt->cut, sizeof rt->cut, "%s", manta_error_text());
+    if (rt->is_worker) node_end();
     rt_nudge();
+}
+
+void rt_end_if_cut(void)
+{
+    if (rt->cut[0]) node_end();
 }
 
 void rt_tell_bytes(const void *bytes, size_t n)
@@ -272,7 +281,7 @@ static void watcher_main(void *arg)
 
     for (;;) {
         mutex_lock(&rt->lock);
-        if (rt->cut[0]) node_end();
+        rt_end_if_cut();
         int timeout = watch_prepare(polls);
         rt->watcher_idles = timeout < 0;
         mutex_unlock(&rt->lock);

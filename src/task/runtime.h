@@ -165,6 +165,9 @@ void runtime_close(void);
 
 /* ---- telling the daemon; the lock is held from here on ---- */
 
+/* Ends what is under way when the daemon cannot be talked to any more (rt->cut). */
+void rt_end_if_cut(void);
+
 /* Sends the message in rt->out. */
 void rt_tell(void);
 

@@ -217,6 +217,7 @@ static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadlin
     rt->timed += deadline != CLOCK_NEVER;
     rt->waiting_calls += rt_current != NULL;
     for (;;) {
+        rt_end_if_cut();
         if (rt_pump()) {
             s = (spin){0};
             if (rt->waiters > 1) rt_changed();

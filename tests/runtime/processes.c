@@ -55,6 +55,46 @@ void scenario_stay(void)
     if (getenv("STAY")) pause();
 }
 
+static manta_status close_all(manta_task *t)
+{
+    for (int fd = 3; fd < 4096; fd++) (void)close(fd);
+    return manta_return_i64(t, 0, 1);
+}
+MANTA_REMOTE(close_all)
+
+/* Needs the daemon: what it puts others may ask for. */
+static manta_status put_and_return(manta_task *t)
+{
+    manta_ref r = manta_put(manta_i64(2));
+    manta_status st = manta_return(t, 0, manta_refs(&r, 1));
+
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(put_and_return)
+
+/* A function closes all descriptors, as one does that becomes a daemon: its worker leaves as soon as it misses
+ * one, and what it was to do is done by another. */
+void scenario_closes_all(void)
+{
+    manta_ref r = manta_remote(close_all);
+    const manta_ref *inner;
+    size_t n;
+    int64_t v;
+
+    OK(manta_get_i64(r, &v, LONG));
+    manta_release(r);
+    double begin = now();
+    for (int i = 0; i < 5; i++) {
+        r = manta_remote(put_and_return);
+        OK(manta_get_refs(r, &inner, &n, LONG));
+        OK(manta_get_i64(inner[0], &v, LONG));
+        CHECK(v == 2);
+        manta_release(r);
+    }
+    printf("closes-all: %.3f s\n", now() - begin);
+}
+
 /* The zygote dies: nothing is noticed, and new workers can still be had. */
 void scenario_zygote(void)
 {

@@ -131,6 +131,7 @@ void scenario_shutdown(void);
 void scenario_threads_before(void);
 void scenario_words(void);
 void scenario_forks(void);
+void scenario_closes_all(void);
 void scenario_keeper(void);
 /* queues.c, maps.c, alike.c */
 void scenario_queues(void);
