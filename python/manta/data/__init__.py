@@ -20,27 +20,28 @@ from manta.data._need import need as _need
 
 _need("numpy", "manta.data")
 
-from manta.data.context import DataContext  # noqa: E402
+from manta.data.context import DataContext, ExecutionOptions, ExecutionResources  # noqa: E402
 from manta.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy  # noqa: E402
 from manta.data.grouped_data import GroupedData  # noqa: E402
 from manta.data.iterator import DataIterator  # noqa: E402
-from manta.data.read import (from_arrow, from_items, from_numpy, from_pandas, range, range_tensor, read_binary_files,  # noqa: E402
+from manta.data.preprocessor import Preprocessor  # noqa: E402
+from manta.data.read import (FileShuffleConfig, from_arrow, from_items, from_numpy, from_pandas, range, range_tensor, read_binary_files,  # noqa: E402
                              read_csv, read_images, read_json, read_numpy, read_parquet, read_text, read_tfrecords,
                              read_webdataset)
 
 __all__ = [
-    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "GroupedData", "MaterializedDataset", "Schema",
-    "TaskPoolStrategy", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
+    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "ExecutionOptions", "ExecutionResources", "FileShuffleConfig", "GroupedData",
+    "MaterializedDataset", "Preprocessor", "Schema", "TaskPoolStrategy", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
     "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset",
 ]
 
 # What Ray Data has and this does not.
 _MISSING = (
-    "BlockBasedFileDatasink", "Datasink", "Datasource", "ExecutionOptions", "ExecutionResources", "FileShuffleConfig",
-    "FileBasedDatasource", "NodeIdStr", "Preprocessor", "RandomAccessDataset", "RowBasedFileDatasink", "SaveMode", "aggregate",
+    "BlockBasedFileDatasink", "Datasink", "Datasource",
+    "FileBasedDatasource", "NodeIdStr", "RandomAccessDataset", "RowBasedFileDatasink", "SaveMode", "aggregate",
     "block", "datasource", "expressions", "from_arrow_refs", "from_blocks", "from_daft", "from_dask", "from_huggingface",
     "from_mars", "from_modin", "from_numpy_refs", "from_pandas_refs", "from_spark", "from_tf", "from_torch", "llm",
-    "preprocessor", "preprocessors", "read_audio", "read_avro", "read_bigquery", "read_clickhouse", "read_databricks_tables",
+    "read_audio", "read_avro", "read_bigquery", "read_clickhouse", "read_databricks_tables",
     "read_datasource", "read_delta", "read_delta_sharing_tables", "read_hudi", "read_iceberg", "read_kafka", "read_lance",
     "read_mcap", "read_mongo", "read_parquet_bulk", "read_snowflake", "read_sql", "read_unity_catalog", "read_videos", "set_progress_bars",
 )

@@ -150,7 +150,7 @@ class Execution:
         """How many calls run at once."""
         if self._wide is None:
             _core._ensure()
-            self._wide = self.context.parallelism or max(2, int(_core.node_info()["cpus"]))
+            self._wide = self.context.most_at_once(max(2, int(_core.node_info()["cpus"])))
         return min(self._wide, self.context.room())
 
     def stream(self, node: Node) -> Iterator[Piece]:
@@ -199,7 +199,7 @@ class Execution:
     def _mapped(self, node: Node) -> Iterator[Piece]:
         first, stages = stages_of(node)
         if isinstance(first, Input):
-            pieces: Iterator[Piece] = iter(first.pieces)
+            pieces: Iterator[Piece] = iter(first.next_order())
             many = len(first.pieces) >= 2 * self.wide()
             reads = any(p.read is not None for p in first.pieces)
             apart = any(p.read is not None and not p.is_block for p in first.pieces) and not many

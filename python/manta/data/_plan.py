@@ -9,12 +9,13 @@ the old.
 from __future__ import annotations
 
 import dataclasses
+import random
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 from manta.data._block import Block, Kinds
 from manta.data._ops import Op
 
-__all__ = ["Barrier", "Input", "Joined", "Limited", "Mapped", "Node", "Piece", "Pool", "Zipped", "dealt", "known_rows"]
+__all__ = ["Barrier", "Input", "Joined", "Limited", "Mapped", "Node", "Piece", "Pool", "ShuffledInput", "Zipped", "dealt", "known_rows"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,27 @@ class Input(Node):
 
     def known_rows(self) -> Optional[int]:
         return known_rows(self.pieces)
+
+    def next_order(self) -> Sequence[Piece]:
+        """The pieces as an execution that begins reads them."""
+        return self.pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledInput(Input):
+    """A beginning whose files are read in a random order: that of the seed and of the number of the execution in this process,
+    or, without reseeds, of the seed alone; without a seed another each time. of_file: the pieces of a file, in order."""
+    of_file: tuple[tuple[Piece, ...], ...] = ()
+    seed: Optional[int] = None
+    reseeds: bool = True
+    count: list[int] = dataclasses.field(default_factory=lambda: [0], compare=False)
+
+    def next_order(self) -> Sequence[Piece]:
+        n, self.count[0] = self.count[0], self.count[0] + 1
+        seed = None if self.seed is None else self.seed + (n if self.reseeds else 0)
+        files = list(self.of_file)
+        random.Random(seed).shuffle(files)
+        return [piece for file in files for piece in file]
 
 
 @dataclasses.dataclass(frozen=True)

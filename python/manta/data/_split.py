@@ -20,7 +20,7 @@ from typing import Any, Iterator, Optional, Sequence
 from manta import _core as _plain_core
 from manta.data import _block, _execute
 from manta.data._block import Kinds
-from manta.data._plan import Input, Mapped, Node, Piece, dealt
+from manta.data._plan import Input, Mapped, Node, Piece, ShuffledInput, dealt
 from manta.data.context import DataContext
 from manta.data.iterator import DataIterator
 
@@ -70,7 +70,7 @@ def split_plan(node: Node, bounds: Sequence[int]) -> Optional[list[Node]]:
             return None
         chain.append(first)
         first = first.before
-    if not isinstance(first, Input) or first.known_rows() is None:
+    if not isinstance(first, Input) or isinstance(first, ShuffledInput) or first.known_rows() is None:
         return None
     out = []
     for pieces in dealt(first.pieces, bounds):

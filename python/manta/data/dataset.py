@@ -10,7 +10,7 @@ from manta.data._block import Block, Kinds
 from manta.data._files import Paths
 from manta.data._need import check_count, did_you_mean, need
 from manta.data._plan import Barrier, Input, Joined, Limited, Mapped, Node, Piece, Pool, Zipped, dealt
-from manta.data.context import DataContext
+from manta.data.context import DataContext, ExecutionOptions
 from manta.data.grouped_data import GroupedData
 from manta.data.iterator import DataIterator
 
@@ -52,7 +52,7 @@ class Schema:
 
 # What Ray's Dataset has and this one does not: each raises NotImplementedError.
 _NOT_HERE = (
-    "aggregate", "clear_execution_cache", "context", "deserialize_lineage", "explain", "get_internal_block_refs",
+    "aggregate", "clear_execution_cache", "deserialize_lineage", "explain", "get_internal_block_refs",
     "has_serializable_lineage", "input_files", "iter_internal_ref_bundles", "join", "lazy", "names", "randomize_block_order",
     "random_sample", "serialize_lineage", "split_at_indices", "split_proportionately", "streaming_train_test_split", "to_arrow_refs",
     "to_daft", "to_dask", "to_mars", "to_modin", "to_numpy_refs", "to_pandas_refs", "to_random_access_dataset", "to_spark",
@@ -74,7 +74,7 @@ class Dataset(DataIterator):
 
     def __init__(self, node: Node, context: Optional[DataContext] = None) -> None:
         self._node = node
-        self._context = context or dataclasses.replace(DataContext.get_current())
+        self._context = context or DataContext.get_current().copy()
         self._execution: Optional[_execute.Execution] = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,6 +90,20 @@ class Dataset(DataIterator):
 
     def _with(self, node: Node) -> Dataset:
         return Dataset(node, self._context)
+
+    @property
+    def context(self) -> DataContext:
+        """How this dataset is executed: a copy of what was current when it was made.
+
+            ds.context.execution_options
+        """
+        return self._context
+
+    def _executed_so(self, options: ExecutionOptions) -> Dataset:
+        """The same rows, executed with other options."""
+        context = self._context.copy()
+        context.execution_options = options.copy()
+        return type(self)(self._node, context)
 
     def _pieces(self) -> Iterator[Piece]:
         self._execution = _execute.Execution(self._context)

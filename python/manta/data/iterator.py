@@ -8,6 +8,7 @@ from manta.data._block import Block
 from manta.data._need import check_count, need
 from manta.data._ops import rebatched
 from manta.data._plan import Piece
+from manta.data.context import DataContext
 
 __all__ = ["DataIterator"]
 
@@ -20,9 +21,18 @@ class DataIterator:
     Each iteration is a pass over the data from its beginning.
     """
 
+    _context: DataContext
+
     def _pieces(self) -> Iterator[Piece]:
         """A pass. Closing it ends what is under way."""
         raise NotImplementedError
+
+    def get_context(self) -> DataContext:
+        """How the rows are made.
+
+            shard.get_context().execution_options.resource_limits
+        """
+        return self._context
 
     def _blocks(self) -> Iterator[Block]:
         pieces = self._pieces()

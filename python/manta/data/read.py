@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
@@ -10,11 +11,11 @@ from manta.data import _block, _files
 from manta.data._block import Block
 from manta.data._files import Paths
 from manta.data._need import check_count, need
-from manta.data._plan import Input, Piece
+from manta.data._plan import Input, Piece, ShuffledInput
 from manta.data.context import DataContext
 from manta.data.dataset import Dataset, MaterializedDataset
 
-__all__ = ["from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
+__all__ = ["FileShuffleConfig", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
            "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset"]
 
 _core: Any = _plain_core            # which has no types
@@ -138,6 +139,32 @@ def _of_tables(given: Any, kind: Any, convert: Callable[[Any], Block], who: str,
 
 # ---- files ----
 
+@dataclasses.dataclass(frozen=True)
+class FileShuffleConfig:
+    """read_parquet(shuffle=FileShuffleConfig(seed=42)): files are read in another order in each execution, the same for the
+    same seed; in one order for ever without reseed_after_execution.
+
+        manta.data.read_parquet("data/", shuffle=FileShuffleConfig(seed=42))
+    """
+    seed: Optional[int] = None
+    reseed_after_execution: bool = True
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise ValueError(f"FileShuffleConfig: seed is {self.seed!r}, expected a whole number")
+
+
+def _read_shuffled(of_file: Sequence[Sequence[Piece]], shuffle: Any, who: str) -> Dataset:
+    """shuffle: "files", FileShuffleConfig, or nothing."""
+    pieces = tuple(piece for file in of_file for piece in file)
+    if not shuffle:
+        return _read(pieces)
+    how = FileShuffleConfig() if shuffle == "files" else shuffle
+    if not isinstance(how, FileShuffleConfig):
+        raise ValueError(f"{who}: shuffle is {shuffle!r}, expected \"files\" or FileShuffleConfig")
+    return Dataset(ShuffledInput(pieces, tuple(map(tuple, of_file)), how.seed, how.reseed_after_execution))
+
+
 def _read(pieces: Sequence[Piece]) -> Dataset:
     return Dataset(Input(tuple(pieces)))
 
@@ -173,14 +200,18 @@ def read_csv(paths: Paths, *, delimiter: str = ",", column_names: Optional[Seque
 
 
 def read_parquet(paths: Paths, *, columns: Optional[Sequence[str]] = None, include_paths: bool = False,
-                 file_extensions: Optional[Sequence[str]] = ("parquet",), **options: Any) -> Dataset:
+                 file_extensions: Optional[Sequence[str]] = ("parquet",), shuffle: Union[str, FileShuffleConfig, None] = None,
+                 **options: Any) -> Dataset:
     """The rows of Parquet files, row group by row group; of these columns only, if they are named. Needs pyarrow.
 
         manta.data.read_parquet("data/", columns=["x", "y"])
+
+    shuffle: "files" or FileShuffleConfig, the files in a random order.
     """
     _refuse("read_parquet", options)
     need("pyarrow.parquet", "read_parquet")
-    return _read(_files.parquet_pieces(_files.expand(paths, "read_parquet", file_extensions), columns, include_paths, _most()))
+    files = _files.expand(paths, "read_parquet", file_extensions)
+    return _read_shuffled([_files.parquet_pieces([file], columns, include_paths, _most()) for file in files], shuffle, "read_parquet")
 
 
 def read_json(paths: Paths, *, lines: bool = True, include_paths: bool = False,
