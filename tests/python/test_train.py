@@ -152,12 +152,12 @@ def test_a_rank_is_told_only_what_it_asked_for(tmp_path):
     parts = pathlib.Path(record.begin_attempt(2, 0, lambda *message: told.append(message)))
     for i in range(3):
         (parts / f"round-{i}.rank-0").mkdir()
-        record.heard(0, ("report", pickle.dumps({}), str(parts / f"round-{i}.rank-0"), None))
-        record.heard(1, ("report", pickle.dumps({}), None, None))
+        record.heard(0, ("report", pickle.dumps({}), str(parts / f"round-{i}.rank-0"), None, None, None))
+        record.heard(1, ("report", pickle.dumps({}), None, None, None, None))
     record.flush()
-    record.heard(1, ("latest",))
+    record.heard(1, ("latest", 7))
     record.close()
-    assert told == [(0, "written")] * 3 + [(1, "checkpoint", record.start.path)] and len(record.checkpoints) == 3
+    assert told == [(0, "written")] * 3 + [(1, "latest", 7, record.start.path)] and len(record.checkpoints) == 3
 
 
 def test_what_cannot_be_reported_is_refused_in_words(fit):
@@ -530,8 +530,10 @@ def test_configurations_say_what_is_wrong():
                        (lambda: DataParallelTrainer(3), "expected a function")):
         with pytest.raises(ValueError, match=text):
             make()
-    for make in (lambda: ScalingConfig(num_workers=(1, 2)), lambda: ScalingConfig(accelerator_type="A100"),
-                 lambda: ScalingConfig(label_selector={"a": "b"}), lambda: RunConfig(stop={"x": 1}),
+    def trainer(**how):
+        return DataParallelTrainer(lambda: 0, scaling_config=ScalingConfig(**how))
+    for make in (lambda: trainer(num_workers=(1, 2)), lambda: trainer(accelerator_type="A100"),
+                 lambda: trainer(label_selector={"a": "b"}), lambda: RunConfig(stop={"x": 1}),
                  lambda: RunConfig(storage_path="s3://x"), lambda: Checkpoint("gs://x")):
         with pytest.raises(NotImplementedError):
             make()

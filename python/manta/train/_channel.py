@@ -1,7 +1,9 @@
 """What ranks and their driver tell each other: messages over a socket of this host.
 
-    rank ──▶ driver    ("hello", rank, token), ("report", metrics, part, name), ("latest",)
-    rank ◀── driver    ("written",), of each report with a part; ("checkpoint", path or None), the answer to "latest"
+    rank ──▶ driver    ("hello", rank, token), ("report", metrics, part, name, own, validation), ("latest", number),
+                       ("reported", number, mode or None), ("meet", number, kind, bytes)
+    rank ◀── driver    ("written",), of each report with a part; answers: ("latest", number, path or None),
+                       ("reported", number, checkpoints), ("met", number, bytes, what is wrong or None)
 
 A message that a rank has sent is in the driver's socket, and is read there when the rank has been killed since: no
 report is lost by a death. A rank is told only what it waits for sooner or later: what nobody reads fills the
@@ -12,6 +14,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import select
 import selectors
 import shutil
 import socket
@@ -40,9 +43,13 @@ class Connection:
         with self._lock:
             self._at.sendall(_LENGTH.pack(len(data)) + data)
 
-    def received(self, wait: bool) -> list[tuple[Any, ...]]:
-        """The messages that have come; wait: at least one, unless the other end is gone."""
+    def received(self, wait: bool, timeout: Optional[float] = None) -> list[tuple[Any, ...]]:
+        """The messages that have come; wait: at least one, unless the other end is gone, or the seconds are over."""
         out: list[tuple[Any, ...]] = []
+        if wait and timeout is not None:
+            poll = select.poll()
+            poll.register(self._at, select.POLLIN)
+            wait = bool(poll.poll(max(timeout, 0) * 1000))
         while not self.ended:
             try:
                 data = self._at.recv(1 << 18, 0 if wait and not out else socket.MSG_DONTWAIT)

@@ -25,12 +25,14 @@ from manta import _failures as _plain_failures
 from manta import _groups as _plain_groups
 from manta import _manta
 from manta.train import _channel, _rank, _record, _session, _shard
-from manta.train._backend import Backend
+from manta.train._backend import Backend, WorkerGroup
+from manta.train.callback import TrainRunContext
 from manta.train.checkpoint import Checkpoint
 from manta.train.config import DataConfig, FailureConfig, RunConfig, ScalingConfig
 from manta.train.context import Place
 from manta.train.errors import ControllerError, TrainingFailedError, UnequalReportsError, WorkerGroupError
 from manta.train.result import Result
+from manta.train.validation import ValidationConfig
 
 _core: Any = _plain_core            # which have no types
 _failures: Any = _plain_failures
@@ -68,6 +70,29 @@ class Failure:
         return "\n".join(lines + ["  " + line for line in self.traceback.rstrip().splitlines()])
 
 
+class _Remote:
+    """A rank as a WorkerGroup has it."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def execute_async(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._actor.execute.remote(function, args, kwargs)
+
+    def value_of(self, ref: Any) -> Any:
+        return _core.get(ref)
+
+
+class _Here:
+    """The rank of a loop that runs in the program itself."""
+
+    def execute_async(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    def value_of(self, ref: Any) -> Any:
+        return ref
+
+
 class Attempt:
     """The ranks of one attempt, from their start to the end of the last one."""
 
@@ -87,6 +112,7 @@ class Attempt:
         self._actors: list[Any] = []
         self._starts: list[Any] = []
         self._runs: list[Any] = []
+        self._workers: Optional[WorkerGroup] = None         # of a backend that asks ranks to do something
         self.value: Any = None
 
     def run(self) -> list[Failure]:
@@ -116,8 +142,20 @@ class Attempt:
             self._actors.append(actor)
             self._starts.append(actor.start.remote(c.place(rank, self._number, self._folder), self._backend, self._listener.path,
                                                    self._listener.token, self._parts, self._record.start or c.first))
-            self._runs.append(actor.run.remote(task, {name: parts[rank] for name, parts in c.shards.items()}))
+            if not self._backend.has_hooks:
+                self._run(actor, rank, task)
+        if self._backend.has_hooks:
+            self._workers = WorkerGroup([_Remote(actor) for actor in self._actors])
+            _core.wait(self._starts, num_returns=self._n, timeout=None)
+            if not any(_manta.failure(ref) for ref in self._starts):
+                _call_hooks(self._backend.begin, self._workers)
+            for rank, actor in enumerate(self._actors):
+                self._run(actor, rank, task)
         del task
+
+    def _run(self, actor: Any, rank: int, task: Any) -> None:
+        shards = {name: parts[rank] for name, parts in self._c.shards.items()}
+        self._runs.append(actor.run.remote(task, shards, self._c.data_context))
 
     def _wait(self) -> list[Failure]:
         pending = dict(zip(self._runs, range(self._n)))
@@ -167,6 +205,15 @@ class Attempt:
     def _end(self) -> None:
         """Nothing of the attempt is left."""
         try:
+            if self._workers is not None:
+                self._backend.finish(self._workers)
+        except Exception as e:  # noqa: BLE001  what the loops came to is known
+            print(f"manta: on_shutdown() of the backend failed: {type(e).__name__}: {e}", file=sys.stderr)
+        finally:
+            self._end_ranks()
+
+    def _end_ranks(self) -> None:
+        try:
             for actor in self._actors:
                 _core.kill(actor)
             if self._runs:
@@ -179,6 +226,13 @@ class Attempt:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _call_hooks(hooks: Callable[[WorkerGroup], None], workers: WorkerGroup) -> None:
+    try:
+        hooks(workers)
+    except Exception as e:
+        raise ControllerError(f"on_start() or on_training_start() of the backend failed: {type(e).__name__}: {e}") from e
+
+
 def _raise_problem(problem: Optional[BaseException]) -> None:
     if problem is not None:
         raise ControllerError(f"a report could not be kept: {type(problem).__name__}: {problem}") from problem
@@ -189,13 +243,14 @@ class Controller:
 
     def __init__(self, *, kind: str, task: Task, scaling: ScalingConfig, run_config: RunConfig, backend: Backend,
                  datasets: Mapping[str, Any], data_config: DataConfig, first: Optional[Checkpoint],
-                 metadata: Mapping[str, Any], folder: Optional[str]) -> None:
+                 metadata: Mapping[str, Any], folder: Optional[str], validation: Optional[ValidationConfig] = None) -> None:
         self.task, self.scaling, self.run_config, self.backend = task, scaling, run_config, backend
-        self.first, self.metadata = first, metadata
+        self.first, self.metadata, self.validation = first, metadata, validation
         n, most = scaling.total_workers, _manta.group_most()  # the workers are placed as one group
         if n > most:
             raise ValueError(f"num_workers is {n}, expected at most {most}")
-        self.shards = {name: _shard.divide(d, n, data_config.is_split(name)) for name, d in datasets.items()}
+        self.shards = _shard.divide(datasets, n, data_config, ["node"] * n)
+        self.data_context = sys.modules["manta.data.context"].DataContext.get_current() if "manta.data.context" in sys.modules else None
         config = task[1] if isinstance(task[1], Mapping) else {}
         settings = {"workers": n, "backend": type(backend).__name__, "loop": getattr(task[0], "__qualname__", "loop"),
                     "loop_config": {str(k): v for k, v in config.items()}}
@@ -203,10 +258,16 @@ class Controller:
         if scaling.num_workers:
             self.room = self._reserve()
         try:
-            self.record = _record.open_record(run_config, kind, settings, folder)
+            self.record = _record.open_record(run_config, kind, settings, folder, validation is not None)
         except BaseException:
             self._give_back()
             raise
+        self._callbacks = list(run_config.callbacks or ())
+        self._told = TrainRunContext(self.record.name, self.record.path, run_config, scaling, task[1], datasets)
+        if self._callbacks:
+            self.record.after_round = self._after_round
+        if validation is not None:
+            self.record.begin_validations(validation)
         self._value: Any = None
         self._failed = 0            # attempts
         self.view = _display.training_view(self.record.name, n)
@@ -235,15 +296,30 @@ class Controller:
         return room
 
     def _give_back(self) -> None:
-        if self.room is not None and _manta.is_initialized():
-            _groups.placement_group_remove(self.room)
+        room, self.room = self.room, None
+        if room is not None and _manta.is_initialized():
+            _groups.placement_group_remove(room)
 
     def place(self, rank: int, attempt: int, folder: Optional[str] = None) -> Place:
         s = self.scaling
         resources = {"CPU": s.num_cpus_per_worker, "GPU": s.num_gpus_per_worker, **s.additional_resources_per_worker}
         return Place(rank=rank, world_size=s.total_workers, run_name=self.record.name, run_path=self.record.path,
                      storage=self.record.path.rpartition("/")[0], attempt=attempt, resources=resources,
-                     metadata=self.metadata, address=f"unix:{folder}/ranks" if folder else None)
+                     metadata=self.metadata, address=f"unix:{folder}/ranks" if folder else None,
+                     is_local=not s.num_workers, can_validate=self.validation is not None)
+
+    # ---- callbacks ----
+
+    def _after_round(self, metrics: list[dict[str, Any]], checkpoint: Optional[Checkpoint]) -> None:
+        for callback in self._callbacks:
+            callback.after_report(self._told, metrics, checkpoint)
+
+    def _after_failures(self, failures: Mapping[int, BaseException]) -> None:
+        for callback in self._callbacks:
+            try:
+                callback.after_exception(self._told, failures)
+            except Exception as e:
+                raise ControllerError(f"{type(callback).__name__}.after_exception() failed: {type(e).__name__}: {e}") from e
 
     # ---- the run ----
 
@@ -260,6 +336,8 @@ class Controller:
                     error = e
             status = "failed" if error else "done"
         finally:
+            self._give_back()               # validations may need the room
+            self.record.end_validations(waits=status != "interrupted")
             wrong = self._finish(status, error)
             if self.view is not None:
                 self.view.show(self.record.history, self._failed, status)
@@ -303,6 +381,7 @@ class Controller:
 
     def _say(self, failures: list[Failure], failed: int, limit: int) -> Optional[WorkerGroupError]:
         """Tells of a failure, in one block; the error when no attempt is left."""
+        self._after_failures({f.rank: f.cause for f in failures})
         first = failures[0]
         goes_on = limit < 0 or failed <= limit
         start = self.record.start or self.first
@@ -329,11 +408,13 @@ class Controller:
         folder = tempfile.mkdtemp(prefix="manta-train-")
         parts = self.record.begin_attempt(1, 0, listener.tell)
         place = self.place(0, 0)
+        workers = WorkerGroup([_Here()])
         try:
             self.backend.attempt(1, folder, self.scaling)
             session = _session.Session(place, _channel.connect(listener.path, 0, listener.token), parts,
                                        self.record.start or self.first)
             self.backend.start(place)
+            _call_hooks(self.backend.begin, workers)
             self._value = _rank.run_loop(session, self.backend, self.task, {k: v[0] for k, v in self.shards.items()})
         except BaseException:
             with contextlib.suppress(Exception):
@@ -341,6 +422,7 @@ class Controller:
             _raise_problem(listener.problem)
             raise
         finally:
+            self.backend.finish(workers)
             listener.settle()
             self.record.ended(0)
             self.record.end_attempt()

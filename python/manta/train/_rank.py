@@ -65,10 +65,16 @@ class Rank:
         self._session = session             # else the loop would run without what could not be started
         return os.getpid()
 
-    def run(self, task: tuple[Callable[..., Any], Any, bool], shards: Mapping[str, Any]) -> Any:
+    def execute(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs a function of a backend's."""
+        return function(*args, **kwargs)
+
+    def run(self, task: tuple[Callable[..., Any], Any, bool], shards: Mapping[str, Any], data_context: Any = None) -> Any:
         """Runs the loop; what rank 0's returns, if it can be sent: that it cannot is no failure of a training that is done."""
         if self._session is None:
             raise RuntimeError("the rank could not be started")
+        if data_context is not None:
+            data_context._set_current(data_context)
         out = run_loop(self._session, self._backend, task, shards)
         if out is None or self._session.place.rank:
             return None
@@ -88,6 +94,7 @@ def run_loop(session: _session.Session, backend: Backend, task: tuple[Callable[.
     before = _session.set_current(session)          # a loop of this process may train, too
     try:
         out = loop(config) if takes_config else loop()
+        session.settle()
         backend.end(session.place)
         return out
     finally:

@@ -3,6 +3,7 @@
     RUN/                                  manta/run.h has the others
       reports.jsonl                       every report whole, a JSON object a line
       .parts.PID.ATTEMPT/round-K.rank-R/  copies of folders that ranks have reported
+      validations.jsonl                   what became of checkpoints that a function has tried (_validate)
       checkpoints/checkpoint-000003/      manifest.json, and
         checkpoint_000002/                the files, under the name that programs see
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pickle
 import queue
@@ -28,8 +30,10 @@ import time
 from typing import Any, Callable, Mapping, Optional
 
 from manta import _manta
+from manta.train import _validate
 from manta.train.checkpoint import Checkpoint
-from manta.train.config import CheckpointConfig, RunConfig
+from manta.train.config import CheckpointConfig, CheckpointConsistencyMode, RunConfig
+from manta.train.validation import ReportedCheckpointStatus, ValidationConfig, ValidationTaskConfig
 
 REPORTS = "reports.jsonl"
 
@@ -40,7 +44,35 @@ class Part:
     metrics: dict[str, Any]
     folder: Optional[str]
     name: Optional[str]
+    own: Optional[str] = None       # the folder that it wrote into the run's: it goes when the checkpoint is there
+    validation: Optional[bytes] = None
     waits: bool = False             # to hear that its files are written
+
+
+@dataclasses.dataclass
+class Keeping:
+    """Which checkpoints are kept, where the library cannot know: it would remove one that is still to be tried."""
+    number: int
+    score: Optional[str]
+    order: str
+
+    def goes(self, checkpoints: list[tuple[Checkpoint, dict[str, Any]]], is_pending: Callable[[Checkpoint], bool]) -> list[Checkpoint]:
+        """Those that are too many: the latest stays, the best, and what is to be tried, which is no rival to others before."""
+        worst = -math.inf if self.order == "max" else math.inf
+
+        def value(one: tuple[int, tuple[Checkpoint, dict[str, Any]]]) -> tuple[float, int]:
+            if self.score is None:
+                return 0.0, one[0]
+            known = dict(numbers(one[1][1], self.score)).get(_curve_name(self.score), math.nan)
+            known = worst if known != known else known
+            return (known if self.order == "max" else -known), one[0]
+        settled = [c for _, (c, _) in sorted(enumerate(checkpoints), key=value) if not is_pending(c)]
+        latest = checkpoints[-1][0] if checkpoints else None
+        out: list[Checkpoint] = []
+        for checkpoint in settled:
+            if len(settled) - len(out) > self.number and checkpoint is not latest:
+                out.append(checkpoint)
+        return out
 
 
 def _curve_name(name: object) -> str:
@@ -90,12 +122,18 @@ def to_json(metrics: Mapping[Any, Any]) -> str:
     return json.dumps(out)
 
 
+def _pickled(value: Any) -> bytes:
+    from manta.train import _session
+    return _session.pickled_value(value)
+
+
 class Record:
     """A run's folder, as its driver writes it. Any thread may call."""
 
-    def __init__(self, run: _manta.Run, score: Optional[str] = None) -> None:
+    def __init__(self, run: _manta.Run, score: Optional[str] = None, keeping: Optional[Keeping] = None) -> None:
         self._run = run
         self._score = score             # the metric by which checkpoints are kept
+        self._keeping = keeping
         self.name, self.path = run.name, run.path
         self._lock = threading.RLock()
         self._reports = _open_reports(os.path.join(self.path, REPORTS))
@@ -104,6 +142,10 @@ class Record:
         self._index = _next_index(self.path)
         self._before = _reported(self.path)                 # reports of each rank before this attempt
         self._tell: Callable[..., None] = lambda rank, *message: None
+        self.after_round: Optional[Callable[[list[dict[str, Any]], Optional[Checkpoint]], None]] = None
+        self._validations: Optional[_validate.Validations] = None
+        self.statuses: dict[str, ReportedCheckpointStatus] = {}         # of checkpoints, by their path
+        self._pending: dict[str, ValidationTaskConfig] = {}
         self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.problem: Optional[BaseException] = None
         self._thread = threading.Thread(target=self._write, name="manta-record", daemon=True)
@@ -116,6 +158,9 @@ class Record:
         self._made: dict[int, int] = {}
         self._ended: set[int] = set()
         self._next = 0
+        self._unwritten: set[int] = set()                               # rounds
+        self._questions: list[tuple[int, int, int, str]] = []           # rank, number, reports that it has made, what it waits for
+        self._meeting: dict[int, tuple[int, str, bytes]] = {}           # of each rank that is there: number, what for, what it brings
 
     def _take_up(self, start: Optional[str]) -> None:
         """What programs before this one have reported in this run; start: the checkpoint that it goes on from."""
@@ -125,6 +170,13 @@ class Record:
         if start is not None:
             self.checkpoints = [(c, m) for c, m in result._read_checkpoints(self.path, history)
                                 if os.path.basename(os.path.dirname(c.path)) <= os.path.basename(start)]
+        known = _validate.read(self.path)
+        for checkpoint, _ in self.checkpoints:
+            told = known.get(_place_of(checkpoint))
+            if told is not None:
+                self.statuses[checkpoint.path] = told[0]
+                if told[0] is ReportedCheckpointStatus.PENDING_VALIDATION:
+                    self._pending[checkpoint.path] = _validate.task_of(told[2])
 
     # ---- attempts ----
 
@@ -134,6 +186,7 @@ class Record:
             self._tell = tell
             self._ranks = ranks
             self._rounds, self._next, self._ended = {}, 0, set()
+            self._unwritten, self._questions, self._meeting = set(), [], {}
             self._made = dict.fromkeys(range(ranks), 0)
             self._sweep()
             parts = os.path.join(self.path, f".parts.{os.getpid()}.{attempt}")
@@ -157,10 +210,51 @@ class Record:
     def heard(self, rank: int, message: tuple[Any, ...]) -> None:
         """A message of a rank: the listener's thread calls."""
         if message[0] == "report":
-            self._report(rank, Part(pickle.loads(message[1]), message[2], message[3]))
+            self._report(rank, Part(pickle.loads(message[1]), *message[2:]))
         elif message[0] == "latest":
             latest = self.start
-            self._tell(rank, "checkpoint", latest.path if latest is not None else None)
+            self._tell(rank, "latest", message[1], latest.path if latest is not None else None)
+        elif message[0] == "reported":
+            with self._lock:
+                self._questions.append((rank, message[1], self._made[rank], message[2]))
+                self._answer()
+        elif message[0] == "meet":
+            with self._lock:
+                self._meeting[rank] = message[1:]
+                self._meet()
+
+    # ---- what ranks ask, and do together ----
+
+    def _answer(self) -> None:
+        """Answers the questions for which everything is there."""
+        for question in list(self._questions):
+            rank, number, made, mode = question
+            is_committed = self._next >= made and not any(k < made for k in self._unwritten)
+            is_validated = mode != CheckpointConsistencyMode.VALIDATED.value or not self._pending
+            if mode is None or is_committed and is_validated:
+                self._questions.remove(question)
+                out = [(c.path, m, self.status_of(c).value) for c, m in self.kept()]
+                self._tell(rank, "reported", number, _pickled(out))
+
+    def status_of(self, checkpoint: Checkpoint) -> ReportedCheckpointStatus:
+        """How far a checkpoint is."""
+        return self.statuses.get(checkpoint.path, ReportedCheckpointStatus.COMMITTED)
+
+    def _meet(self) -> None:
+        """Lets the ranks go on when all have come, or when one cannot come any more."""
+        gone = sorted(self._ended - self._meeting.keys())
+        if not self._meeting or len(self._meeting) < self._ranks and not gone:
+            return
+        kinds = {kind for _, kind, _ in self._meeting.values()}
+        wrong = None
+        if gone:
+            wrong = f"the ranks cannot meet: the loop of rank {gone[0]} has returned without {sorted(kinds)[0]}"
+        elif len(kinds) > 1:
+            wrong = f"the ranks cannot meet: some are in {' and others in '.join(sorted(kinds))}"
+        brought = b"" if wrong else self._meeting[0][2]
+        for rank, (number, _, _) in self._meeting.items():
+            self._tell(rank, "met", number, brought if rank else b"", wrong)
+        self._meeting = {}
 
     def _report(self, rank: int, part: Part) -> None:
         with self._lock:
@@ -184,18 +278,21 @@ class Record:
         with self._lock:
             self._ended.add(rank)
             self._settle()
+            self._meet()
 
     def _settle(self) -> None:
         """Hands complete rounds over to be written, in their order."""
         while self._next in self._rounds:
             parts = self._rounds[self._next]
             if len(parts) + len(self._ended - parts.keys()) < self._ranks:
-                return
+                break
             del self._rounds[self._next]
             self._next += 1
-            if any(p.folder for p in parts.values()):
+            if self.after_round is not None or any(p.folder for p in parts.values()):
                 counts = ",".join(str(self._before.get(r, 0) + min(self._made[r], self._next)) for r in range(self._ranks))
-                self._work.put((parts, self._before.get(0, 0) + self._next, counts))
+                self._unwritten.add(self._next - 1)
+                self._work.put((self._next - 1, parts, self._before.get(0, 0) + self._next, counts))
+        self._answer()
 
     def unequal(self) -> Optional[str]:
         """What is wrong with the numbers of reports; None: all ranks have made equally many."""
@@ -215,20 +312,29 @@ class Record:
             if isinstance(work, threading.Event):
                 work.set()
                 continue
-            parts = work[0]
+            number, parts, epoch, counts = work
             try:
-                self._commit(*work)
+                checkpoint = self._commit(parts, epoch, counts) if any(p.folder for p in parts.values()) else None
+                if self.after_round is not None:
+                    self.after_round([parts[r].metrics for r in sorted(parts)], checkpoint)
             except BaseException as e:  # noqa: BLE001  the thread that waits for the ranks raises it
                 self.problem = self.problem or e
+            with self._lock:
+                self._unwritten.discard(number)
+                self._answer()
             for rank, part in parts.items():
                 if part.waits:
                     self._tell(rank, "written")
 
-    def _commit(self, parts: dict[int, Part], epoch: int, counts: str) -> None:
+    def _commit(self, parts: dict[int, Part], epoch: int, counts: str) -> Checkpoint:
         ranks = sorted(parts)
-        name = next((parts[r].name for r in ranks if parts[r].name), None) or f"checkpoint_{self._index:06d}"
+        name = next((parts[r].name for r in ranks if parts[r].name), None)
+        own = sorted({p.own for p in parts.values() if p.own})
+        if name is None:
+            name = os.path.basename(own[0]) if own else f"checkpoint_{self._index:06d}"
         folder = _merge([p.folder for p in (parts[r] for r in ranks) if p.folder], name)
         metrics = parts[ranks[0]].metrics
+        task = next((p.validation for p in (parts[r] for r in ranks) if p.validation), None)
         with self._lock:
             path = self._run.checkpoint(folder, epoch, numbers(metrics, self._score), counts)
             assert path is not None
@@ -236,6 +342,67 @@ class Record:
             self._index += 1
             self.checkpoints.append((checkpoint, metrics))
             self.start = checkpoint
+            if task is not None:
+                self._validate(checkpoint, pickle.loads(task))
+            self._prune()
+        for one in own:
+            shutil.rmtree(one, ignore_errors=True)
+        return checkpoint
+
+    # ---- validations ----
+
+    def begin_validations(self, config: ValidationConfig) -> None:
+        """Has checkpoints tried that ask for it, and those of this run that wait for it since another program."""
+        self._validations = _validate.Validations(config, self._validated)
+        with self._lock:
+            for checkpoint, _ in self.checkpoints:
+                if checkpoint.path in self._pending:
+                    self._validations.add(checkpoint, self._pending[checkpoint.path])
+
+    def end_validations(self, waits: bool) -> None:
+        """Returns when all are done, or, waits=False, cancelled."""
+        validations, self._validations = self._validations, None
+        if validations is not None:
+            validations.end(waits)
+
+    def _validate(self, checkpoint: Checkpoint, task: ValidationTaskConfig) -> None:
+        assert self._validations is not None
+        pending = ReportedCheckpointStatus.PENDING_VALIDATION
+        self.statuses[checkpoint.path], self._pending[checkpoint.path] = pending, task
+        self._note(_validate.line_of(_place_of(checkpoint), pending, "{}", task))
+        self._validations.add(checkpoint, task)
+
+    def _validated(self, checkpoint: Checkpoint, status: ReportedCheckpointStatus, metrics: Mapping[str, Any]) -> None:
+        try:
+            with self._lock:
+                for known, of_report in self.checkpoints:
+                    if known == checkpoint:
+                        of_report.update(metrics)           # the same dictionary is in the history
+                self.statuses[checkpoint.path] = status
+                self._pending.pop(checkpoint.path, None)
+                self._note(_validate.line_of(_place_of(checkpoint), status, to_json(metrics), None))
+                self._prune()
+                self._answer()
+        except BaseException as e:  # noqa: BLE001  the thread that waits for the ranks raises it
+            self.problem = self.problem or e
+
+    def _note(self, line: str) -> None:
+        file = _open_reports(os.path.join(self.path, _validate.VALIDATIONS))
+        try:
+            _add_line(file, line)
+        finally:
+            os.close(file)
+
+    def _prune(self) -> None:
+        if self._keeping is None:
+            return
+        kept = self.kept()
+        for checkpoint in self._keeping.goes(kept, lambda c: c.path in self._pending):
+            folder = os.path.dirname(checkpoint.path)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, "manifest.json"))        # which makes it a checkpoint
+            shutil.rmtree(folder, ignore_errors=True)
+        self.checkpoints = self.kept()
 
     def flush(self) -> None:
         """Waits until all that is complete is written."""
@@ -317,6 +484,11 @@ def _add_folder(folder: str, target: str) -> None:
             _add_folder(entry.path, to)
 
 
+def _place_of(checkpoint: Checkpoint) -> str:
+    """The name of a checkpoint's folder in checkpoints/."""
+    return os.path.basename(os.path.dirname(checkpoint.path))
+
+
 def _start_of(path: Optional[str]) -> Optional[Checkpoint]:
     """The files of a checkpoint of a run."""
     if path is None:
@@ -350,17 +522,21 @@ def _next_index(path: str) -> int:
     return max(taken, default=0)
 
 
-def open_record(run_config: RunConfig, kind: str, settings: Mapping[str, Any], folder: Optional[str]) -> Record:
-    """Opens the folder of a run. folder: one to go on with.
+def open_record(run_config: RunConfig, kind: str, settings: Mapping[str, Any], folder: Optional[str],
+                is_validated: bool = False) -> Record:
+    """Opens the folder of a run. folder: one to go on with. is_validated: checkpoints are tried while it goes on.
 
     A name whose run has not ended well goes on; one that is done stays as it is, and the new one gets a number.
     """
     keeping = run_config.checkpoint_config or CheckpointConfig()
     score = keeping.checkpoint_score_attribute
     keep = (keeping.num_to_keep or 0, _curve_name(score) if score else None, keeping.checkpoint_score_order if score else None)
+    by_us = None
+    if is_validated and keeping.num_to_keep:
+        by_us, keep = Keeping(keeping.num_to_keep, score, keeping.checkpoint_score_order or "max"), (0, None, None)
     config = to_json({"trainer": kind, **settings})
     if folder is not None:
-        return Record(_manta.Run(folder, None, None, None, True, config, *keep), score)
+        return Record(_manta.Run(folder, None, None, None, True, config, *keep), score, by_us)
     storage = None if run_config.storage_path is None else os.fspath(run_config.storage_path)
     storage = storage or _manta.run_storage()
     if "://" in storage:
@@ -369,10 +545,10 @@ def open_record(run_config: RunConfig, kind: str, settings: Mapping[str, Any], f
     os.makedirs(storage, exist_ok=True)
     name = run_config.name
     if name is None:
-        return Record(_manta.Run(None, storage, None, kind, False, config, *keep), score)
+        return Record(_manta.Run(None, storage, None, kind, False, config, *keep), score, by_us)
     if "/" not in name and is_done(os.path.join(storage, name)):
-        return Record(_manta.Run(None, storage, None, name, False, config, *keep), score)
-    return Record(_manta.Run(None, storage, name, None, True, config, *keep), score)
+        return Record(_manta.Run(None, storage, None, name, False, config, *keep), score, by_us)
+    return Record(_manta.Run(None, storage, name, None, True, config, *keep), score, by_us)
 
 
 def is_done(path: str) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
+from manta.train.config import DataConfig
+
 __all__ = ["DataIterator"]
 
 
@@ -114,12 +116,21 @@ def check(name: str, dataset: Any) -> None:
                         "or an object with streaming_split()")
 
 
-def divide(dataset: Any, n: int, is_split: bool) -> Sequence[Any]:
-    """What each of n ranks is handed: (columns, first row, rows), or a part that the dataset made of itself."""
-    if callable(dataset) and not hasattr(dataset, "streaming_split"):
-        dataset = dataset()
-    if hasattr(dataset, "streaming_split"):
-        return list(dataset.streaming_split(n, equal=True)) if is_split else [dataset] * n
+def divide(datasets: Mapping[str, Any], n: int, config: DataConfig, nodes: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """What each of n ranks is handed of each dataset: (columns, first row, rows), or a part that the dataset made of itself."""
+    datasets = {name: d() if callable(d) and not hasattr(d, "streaming_split") else d for name, d in datasets.items()}
+    streams = {name: d for name, d in datasets.items() if hasattr(d, "streaming_split")}
+    out: dict[str, Sequence[Any]] = {}
+    if streams:
+        of_ranks = config.configure(streams, world_size=n, worker_handles=None, worker_node_ids=nodes)
+        out = {name: [of_rank[name] for of_rank in of_ranks] for name in of_ranks[0]}
+    for name, dataset in datasets.items():
+        if name not in streams:
+            out[name] = _divided(dataset, n, config.is_split(name))
+    return out
+
+
+def _divided(dataset: Any, n: int, is_split: bool) -> Sequence[Any]:
     columns = dataset if isinstance(dataset, Mapping) else {"item": dataset}
     rows = _rows(columns)
     each = rows // n if is_split else rows

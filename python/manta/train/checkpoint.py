@@ -20,7 +20,16 @@ from typing import Any, Iterator, Mapping, Optional, Union
 __all__ = ["Checkpoint"]
 
 METADATA = ".metadata.json"             # as Ray names it
+PREPROCESSOR = ".preprocessor.pkl"
 VALUES = "dict_checkpoint.pkl"          # what from_dict() was given
+
+
+def _local_filesystem(who: str) -> Any:
+    try:
+        import pyarrow.fs
+    except ImportError as e:
+        raise ImportError(f"{who} needs pyarrow (pip install pyarrow); the path is one of this host in any case") from e
+    return pyarrow.fs.LocalFileSystem()
 
 
 class Checkpoint:
@@ -30,8 +39,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: Union[str, os.PathLike[str]], filesystem: Optional[Any] = None) -> None:
-        if filesystem is not None:
-            raise NotImplementedError("Checkpoint: filesystems of pyarrow are not here; the path is one of this host")
+        if filesystem is not None and getattr(filesystem, "type_name", "") != "local":
+            raise NotImplementedError("Checkpoint: the filesystem is another than this host's; the path is one of this host")
         text = os.fspath(path)
         if "://" in text and not text.startswith("file://"):
             raise NotImplementedError(f"Checkpoint: {text}, expected a folder of this host")
@@ -57,9 +66,9 @@ class Checkpoint:
         return self._path
 
     @property
-    def filesystem(self) -> None:
-        """None: the path is one of this host."""
-        return None
+    def filesystem(self) -> Any:
+        """This host's file system as pyarrow has it, which must be installed."""
+        return _local_filesystem("Checkpoint.filesystem")
 
     def to_directory(self, path: Optional[Union[str, os.PathLike[str]]] = None) -> str:
         """Copies the files into a folder, which is made, and returns its path.
@@ -148,6 +157,28 @@ class Checkpoint:
             checkpoint.update_metadata({"epoch": 3})
         """
         self.set_metadata({**self.get_metadata(), **metadata})
+
+    # ---- preprocessors ----
+
+    def set_preprocessor(self, preprocessor: Any) -> None:
+        """Keeps what made the data of the training, in the folder.
+
+            checkpoint.set_preprocessor(preprocessor)
+        """
+        import cloudpickle
+        with open(os.path.join(self.path, PREPROCESSOR), "wb") as f:
+            cloudpickle.dump(preprocessor, f)
+
+    def get_preprocessor(self) -> Any:
+        """What set_preprocessor() was given; None before.
+
+            checkpoint.get_preprocessor()
+        """
+        try:
+            with open(os.path.join(self.path, PREPROCESSOR), "rb") as f:
+                return pickle.load(f)
+        except FileNotFoundError:
+            return None
 
     # ---- as every object ----
 

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any, Mapping, Optional
 
-__all__ = ["TrainContext"]
+__all__ = ["LocalTrainContext", "TrainContext"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Place:
     metadata: Mapping[str, Any]
     local_rank: Optional[int] = None        # None: all ranks are on this host
     address: Optional[str] = None           # where the ranks can meet, besides by their framework
+    is_local: bool = False                  # the loop runs in the program itself
+    can_validate: bool = False              # the trainer has a function that tries checkpoints
 
 
 class TrainContext:
@@ -73,7 +76,8 @@ class TrainContext:
 
     def get_storage(self) -> Storage:
         """Where the run lies."""
-        return Storage(self._place.storage, self._place.run_path)
+        from manta.train import _session
+        return _session.current("get_storage()").storage
 
     def get_metadata(self) -> dict[str, Any]:
         """What the trainer was given as metadata."""
@@ -85,11 +89,25 @@ class TrainContext:
         return _session.get_dataset_shard(dataset_name)
 
 
+class LocalTrainContext(TrainContext):
+    """What get_context() returns in a loop that the program itself runs (num_workers=0)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Storage:
     """Where a run lies."""
     storage_fs_path: str
     experiment_fs_path: str
+
+    def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
+        """Where in the run's folder a loop may write a checkpoint that report() is to take without a copy of it staying there
+        (CheckpointUploadMode.NO_UPLOAD, checkpoint_upload_fn).
+
+            get_context().get_storage().build_checkpoint_path_from_name("epoch-3")
+        """
+        if not checkpoint_name or "/" in checkpoint_name or checkpoint_name.startswith("."):
+            raise ValueError(f"{checkpoint_name!r} cannot be a checkpoint's name: expected the name of a folder")
+        return os.path.join(self.experiment_fs_path, checkpoint_name)
 
     @property
     def trial_fs_path(self) -> str:

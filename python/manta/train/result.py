@@ -12,8 +12,9 @@ import json
 import os
 from typing import Any, Optional, Union
 
-from manta.train import _record
-from manta.train.checkpoint import Checkpoint
+from manta.train import _record, _validate
+from manta.train.checkpoint import Checkpoint, _local_filesystem
+from manta.train.config import _is_local
 
 __all__ = ["Result"]
 
@@ -33,9 +34,9 @@ class Result:
     config: Optional[Any] = dataclasses.field(default=None, repr=False)
 
     @property
-    def filesystem(self) -> None:
-        """None: the path is one of this host."""
-        return None
+    def filesystem(self) -> Any:
+        """This host's file system as pyarrow has it, which must be installed."""
+        return _local_filesystem("Result.filesystem")
 
     @property
     def metrics_dataframe(self) -> Any:
@@ -52,12 +53,15 @@ class Result:
         """The one of the kept checkpoints whose report had the best value of a metric.
 
             result.get_best_checkpoint("accuracy", "max")
+
+        "test/accuracy" is "accuracy" of the dictionary "test", if no metric is called so itself.
         """
         if mode not in ("max", "min"):
             raise ValueError(f"mode is {mode!r}, expected \"max\" or \"min\"")
         if not self.best_checkpoints:
             raise RuntimeError("no checkpoint was reported")
-        scored = [(m[metric], c) for c, m in self.best_checkpoints if metric in m and m[metric] == m[metric]]     # no NaN
+        values = [(_found(m, metric), c) for c, m in self.best_checkpoints]
+        scored = [(value, c) for value, c in values if value is not None and value == value]     # no NaN
         if not scored:
             known = sorted({str(k) for _, m in self.best_checkpoints for k in m})
             raise RuntimeError(f"no checkpoint was reported with a value of {metric!r}; their metrics are {', '.join(known) or 'none'}")
@@ -84,11 +88,13 @@ class Result:
 
             Result.from_path("/data/runs/first")
         """
-        if storage_filesystem is not None:
-            raise NotImplementedError("Result.from_path: filesystems of pyarrow are not here; the path is one of this host")
+        if storage_filesystem is not None and not _is_local(storage_filesystem):
+            raise NotImplementedError("Result.from_path: the filesystem is another than this host's; the path is one of this host")
         folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        if not os.path.isdir(folder):
+            raise RuntimeError(f"Experiment folder {folder} doesn't exist.")
         if not os.path.isfile(os.path.join(folder, "config.json")):
-            raise RuntimeError(f"{folder}: there is no run")
+            raise RuntimeError(f"{folder}: there is no run: it has no config.json")
         history = _read_history(folder)
         checkpoints = _read_checkpoints(folder, history)
         error: Optional[Exception] = None
@@ -98,6 +104,16 @@ class Result:
             error = TrainingFailedError(told)
         return cls(metrics=history[-1][1] if history else None, checkpoint=checkpoints[-1][0] if checkpoints else None,
                    error=error, path=folder, best_checkpoints=checkpoints, history=[m for _, m in history])
+
+
+def _found(metrics: dict[str, Any], name: str) -> Any:
+    """A metric by its name, or by the names that lead to it; None: there is none."""
+    if name in metrics:
+        return metrics[name]
+    value: Any = metrics
+    for part in name.split("/"):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _told(error: Exception) -> str:
@@ -136,9 +152,13 @@ def _read_checkpoints(folder: str, history: list[tuple[int, dict[str, Any]]]) ->
     at = os.path.join(folder, "checkpoints")
     out = []
     by_number = dict(history)
+    tried = _validate.read(folder)
     for name in sorted(os.listdir(at)) if os.path.isdir(at) else []:
         manifest = _read_json(os.path.join(at, name, "manifest.json"))
         files = _record._start_of(os.path.join(at, name)) if manifest and not name.startswith(".") else None
         if files is not None:
-            out.append((files, by_number.get(manifest.get("epoch", 0)) or manifest.get("metrics", {})))
+            metrics = by_number.get(manifest.get("epoch", 0))
+            metrics = manifest.get("metrics", {}) if metrics is None else metrics
+            metrics.update(tried.get(name, (None, {}, None))[1])
+            out.append((files, metrics))
     return out

@@ -18,15 +18,16 @@ from typing import Any, Callable, ClassVar, Mapping, Optional, Union
 from manta.train import _record, _shard
 from manta.train._backend import BackendConfig
 from manta.train.checkpoint import Checkpoint
-from manta.train.config import DataConfig, RunConfig, ScalingConfig
+from manta.train.config import DataConfig, RunConfig, ScalingConfig, check_version
 from manta.train.errors import TrainingFailedError
 from manta.train.result import Result
+from manta.train.validation import ValidationConfig
 
 __all__ = ["BaseTrainer", "DataParallelTrainer", "TrainingFailedError"]
 
 TRAINER = "trainer.pkl"         # in a run's folder: what restore() makes the trainer of
 _KEPT = ("__class__", "run_config", "scaling_config", "train_loop_config", "backend_config", "dataset_config", "metadata",
-         "train_loop_per_worker", "starting_checkpoint")
+         "train_loop_per_worker", "starting_checkpoint", "validation_config")
 
 
 def _takes_config(loop: Callable[..., Any]) -> bool:
@@ -58,6 +59,8 @@ class BaseTrainer:
             raise ValueError(f"datasets is {type(datasets).__name__}, expected a dictionary of datasets by name")
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
+        self.scaling_config.check()
+        self.run_config.check()
         self.datasets = dict(datasets or {})
         self.metadata = dict(metadata or {})
         self.starting_checkpoint = resume_from_checkpoint
@@ -76,24 +79,25 @@ class DataParallelTrainer(BaseTrainer):
         DataParallelTrainer(loop, train_loop_config={"lr": 0.1}, scaling_config=ScalingConfig(num_workers=2)).fit()
 
     train_loop_per_worker: a function of nothing, or of the configuration. resume_from_checkpoint: what
-    get_checkpoint() gives before anything was reported.
+    get_checkpoint() gives before anything was reported. validation_config: the function that tries checkpoints.
     """
 
     def __init__(self, train_loop_per_worker: Callable[..., Any], *, train_loop_config: Optional[Mapping[str, Any]] = None,
                  backend_config: Optional[BackendConfig] = None, scaling_config: Optional[ScalingConfig] = None,
                  run_config: Optional[RunConfig] = None, datasets: Optional[Mapping[str, Any]] = None,
                  dataset_config: Optional[DataConfig] = None, metadata: Optional[Mapping[str, Any]] = None,
-                 resume_from_checkpoint: Optional[Checkpoint] = None, validation_config: Optional[Any] = None) -> None:
+                 resume_from_checkpoint: Optional[Checkpoint] = None, validation_config: Optional[ValidationConfig] = None) -> None:
         super().__init__(scaling_config=scaling_config, run_config=run_config, datasets=datasets, metadata=metadata,
                          resume_from_checkpoint=resume_from_checkpoint)
-        if validation_config is not None:
-            raise NotImplementedError(f"{type(self).__name__}: validation_config is not here yet")
+        if validation_config is not None and not isinstance(validation_config, ValidationConfig):
+            raise ValueError(f"validation_config is {type(validation_config).__name__}, expected ValidationConfig")
         if not callable(train_loop_per_worker):
             raise ValueError(f"train_loop_per_worker is {type(train_loop_per_worker).__name__}, expected a function")
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = train_loop_config
         self.backend_config = backend_config or BackendConfig()
         self.dataset_config = dataset_config or DataConfig()
+        self.validation_config = validation_config
         self._takes_config = _takes_config(train_loop_per_worker)
 
     def fit(self) -> Result:
@@ -103,11 +107,14 @@ class DataParallelTrainer(BaseTrainer):
         """
         from manta.train._controller import Controller
 
+        assert self.run_config.checkpoint_config is not None
+        self.run_config.checkpoint_config.check()
         config = self.train_loop_config if self.train_loop_config is not None else {}
         controller = Controller(
             kind=self._kind, task=(self.train_loop_per_worker, config, self._takes_config), scaling=self.scaling_config,
             run_config=self.run_config, backend=self.backend_config.make_backend(), datasets=self.datasets,
-            data_config=self.dataset_config, first=self.starting_checkpoint, metadata=self.metadata, folder=self._folder)
+            data_config=self.dataset_config, first=self.starting_checkpoint, metadata=self.metadata, folder=self._folder,
+            validation=self.validation_config)
         return controller.run(self._keep)
 
     # ---- restoring ----
@@ -131,6 +138,7 @@ class DataParallelTrainer(BaseTrainer):
 
             TorchTrainer.can_restore("/data/runs/first")
         """
+        check_version(f"{cls.__name__}.can_restore()")
         return os.path.isfile(os.path.join(os.path.expanduser(os.fspath(path)), TRAINER))
 
     @classmethod
@@ -144,6 +152,7 @@ class DataParallelTrainer(BaseTrainer):
 
         Datasets, and a loop that could not be kept, are given again.
         """
+        check_version(f"{cls.__name__}.restore()")
         folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
         if not cls.can_restore(folder):
             raise ValueError(f"{folder}: there is no run of a trainer that could be taken up")

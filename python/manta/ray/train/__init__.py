@@ -3,19 +3,22 @@
     from ray import train
     from ray.train.torch import TorchTrainer
 """
-from manta.train import (BackendConfig, Checkpoint, CheckpointConfig, ControllerError, DataConfig, FailureConfig, Result,
-                         RunConfig, ScalingConfig, SyncConfig, TrainContext, TrainingFailedError, WorkerGroupError,
+from manta.train import (BackendConfig, Checkpoint, CheckpointConfig, CheckpointConsistencyMode, CheckpointUploadMode,
+                         ControllerError, DataConfig, FailureConfig, LoggingConfig, ReportedCheckpoint, ReportedCheckpointStatus,
+                         Result, RunConfig, ScalingConfig, SyncConfig, TrainContext, TrainingFailedError, UnequalReportsError,
+                         UserCallback, ValidationConfig, ValidationTaskConfig, WorkerGroupError, get_all_reported_checkpoints,
                          get_checkpoint, get_context, get_dataset_shard, report)
-from manta.train.config import CheckpointUploadMode
-from manta.train.errors import UnequalReportsError
 
 __all__ = [
-    "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointUploadMode", "ControllerError", "DataConfig",
-    "FailureConfig", "Result", "RunConfig", "ScalingConfig", "SyncConfig", "TrainContext", "TrainingFailedError",
-    "UnequalReportsError", "WorkerGroupError", "get_checkpoint", "get_context", "get_dataset_shard", "report",
+    "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointConsistencyMode", "CheckpointUploadMode", "ControllerError",
+    "DataConfig", "FailureConfig", "LoggingConfig", "ReportedCheckpoint", "ReportedCheckpointStatus", "Result", "RunConfig",
+    "ScalingConfig", "SyncConfig", "TrainContext", "TrainingFailedError", "UnequalReportsError", "UserCallback",
+    "ValidationConfig", "ValidationTaskConfig", "WorkerGroupError", "get_all_reported_checkpoints", "get_checkpoint",
+    "get_context", "get_dataset_shard", "report",
 ]
 
-_LAZY = ("torch", "tensorflow", "base_trainer", "data_parallel_trainer", "trainer", "backend", "context")
+_LAZY = ("torch", "tensorflow", "base_trainer", "collective", "data_parallel_trainer", "trainer", "backend", "constants", "context",
+         "utils")
 
 
 def __getattr__(name: str) -> object:

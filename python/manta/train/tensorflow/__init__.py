@@ -12,8 +12,9 @@
 
 Importing it does not import TensorFlow.
 """
+from manta.train.tensorflow.checkpoint import TensorflowCheckpoint
 from manta.train.tensorflow.config import TensorflowConfig
 from manta.train.tensorflow.prepare import prepare_dataset_shard
 from manta.train.tensorflow.trainer import TensorflowTrainer
 
-__all__ = ["TensorflowConfig", "TensorflowTrainer", "prepare_dataset_shard"]
+__all__ = ["TensorflowCheckpoint", "TensorflowConfig", "TensorflowTrainer", "prepare_dataset_shard"]

@@ -10,10 +10,11 @@
 
 Importing it does not import torch.
 """
+from manta.train.torch.checkpoint import TorchCheckpoint
 from manta.train.torch.config import TorchConfig, register_backend
-from manta.train.torch.prepare import (backward, enable_reproducibility, get_device, get_devices, prepare_data_loader,
+from manta.train.torch.prepare import (accelerate, backward, enable_reproducibility, get_device, get_devices, prepare_data_loader,
                                        prepare_model, prepare_optimizer)
 from manta.train.torch.trainer import TorchTrainer
 
-__all__ = ["TorchConfig", "TorchTrainer", "backward", "enable_reproducibility", "get_device", "get_devices",
-           "prepare_data_loader", "prepare_model", "prepare_optimizer", "register_backend"]
+__all__ = ["TorchCheckpoint", "TorchConfig", "TorchTrainer", "accelerate", "backward", "enable_reproducibility", "get_device",
+           "get_devices", "prepare_data_loader", "prepare_model", "prepare_optimizer", "register_backend"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from typing import Optional
+from typing import Any, Optional
 
 from manta import _threads
 from manta.train._backend import Backend, BackendConfig
@@ -31,6 +31,15 @@ class TorchConfig(BackendConfig):
         return TorchBackend(self.backend, self.timeout_s)
 
 
+def _is_backend_nccl(backend: str) -> bool:
+    """Whether a backend of torch.distributed, or what it is for one kind of device ("cpu:gloo,cuda:nccl"), is NCCL on GPUs."""
+    for part in backend.split(","):
+        device, colon, name = part.partition(":")
+        if (name if colon else device) == "nccl" and (not colon or device == "cuda"):
+            return True
+    return False
+
+
 def register_backend() -> None:
     """Makes "manta" a backend of torch.distributed in this process, for a program that makes its process group itself.
 
@@ -39,6 +48,11 @@ def register_backend() -> None:
     """
     from manta.train.torch import _collectives
     _collectives.register()
+
+
+def _device(place: Place) -> Any:
+    from manta.train.torch import prepare
+    return prepare._devices_of(place)[0]
 
 
 class TorchBackend(Backend):
@@ -52,6 +66,8 @@ class TorchBackend(Backend):
         self.store = os.path.join(folder, "store")
         if self.backend is None:
             self.backend = "nccl" if scaling.use_gpu else "manta"
+        elif _is_backend_nccl(self.backend) and not scaling.use_gpu:
+            raise ValueError(f"TorchConfig(backend={self.backend!r}) is of GPUs: set ScalingConfig(use_gpu=True), or leave the backend out")
 
     def start(self, place: Place) -> None:
         n = str(place.world_size)
@@ -60,6 +76,7 @@ class TorchBackend(Backend):
         import torch
         import torch.distributed as distributed
 
+        os.environ["ACCELERATE_TORCH_DEVICE"] = str(_device(place))
         if _threads.is_ours or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, int(place.resources.get("CPU", 1))))
         if self.backend == "manta":
@@ -67,6 +84,8 @@ class TorchBackend(Backend):
         distributed.init_process_group(
             self.backend, store=distributed.FileStore(self.store, place.world_size), rank=place.rank,
             world_size=place.world_size, timeout=datetime.timedelta(seconds=self.timeout_s))
+        if "gloo" in (self.backend or "") and place.world_size > 1:
+            distributed.barrier()       # a rank whose loop is over at once would leave while others still connect to it
 
     def end(self, place: Place) -> None:
         import torch.distributed as distributed

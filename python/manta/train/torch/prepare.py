@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 from typing import Any, Iterator, Mapping, Optional
 
 from manta.train import _session
+from manta.train.context import Place
 
-__all__ = ["backward", "enable_reproducibility", "get_device", "get_devices", "prepare_data_loader", "prepare_model",
+__all__ = ["accelerate", "backward", "enable_reproducibility", "get_device", "get_devices", "prepare_data_loader", "prepare_model",
            "prepare_optimizer"]
 
 
@@ -20,8 +22,11 @@ def get_devices() -> list[Any]:
 
         device = get_devices()[0]
     """
+    return _devices_of(_session.current("get_devices()").place)
+
+
+def _devices_of(place: Place) -> list[Any]:
     import torch
-    place = _session.current("get_devices()").place
     n = int(place.resources.get("GPU", 0))
     if not n or not torch.cuda.is_available():
         return [torch.device("cpu")]
@@ -38,7 +43,8 @@ def get_device() -> Any:
 
 def prepare_model(model: Any, move_to_device: Any = True, parallel_strategy: Optional[str] = "ddp",
                   parallel_strategy_kwargs: Optional[Mapping[str, Any]] = None) -> Any:
-    """The model on this rank's device and, with several ranks, in DistributedDataParallel (or, "fsdp", fully sharded).
+    """The model on this rank's device and, with several ranks, in DistributedDataParallel (or, "fsdp", fully sharded); in mixed
+    precision after accelerate(amp=True).
 
         model = prepare_model(Net())
     """
@@ -49,6 +55,8 @@ def prepare_model(model: Any, move_to_device: Any = True, parallel_strategy: Opt
     device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
     if move_to_device:
         model = model.to(device)
+    if (mixed := _mixed()) is not None:
+        mixed.prepare(model)
     if parallel_strategy is None or place.world_size == 1:
         return model
     how = dict(parallel_strategy_kwargs or {})
@@ -60,14 +68,94 @@ def prepare_model(model: Any, move_to_device: Any = True, parallel_strategy: Opt
     return torch.nn.parallel.DistributedDataParallel(model, **how)
 
 
+class Mixed:
+    """Mixed precision: a model computes in sixteen bits where torch holds that safe, and its results are float32."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+        self._device = device
+        self._scaler: Any = torch.amp.GradScaler() if device.type == "cuda" else None       # gradients of float16 are small
+
+    def prepare(self, model: Any) -> None:
+        model.register_forward_pre_hook(_enter_mixed)
+        model.register_forward_hook(_leave_mixed, always_call=True)
+
+    def backward(self, tensor: Any) -> None:
+        (tensor if self._scaler is None else self._scaler.scale(tensor)).backward()
+
+    def prepare_optimizer(self, optimizer: Any) -> Any:
+        return optimizer if self._scaler is None else ScaledOptimizer(optimizer, self._scaler)
+
+
+class ScaledOptimizer:
+    """An optimizer whose gradients backward() has scaled; everything else is the optimizer's."""
+
+    def __init__(self, optimizer: Any, scaler: Any) -> None:
+        self._optimizer, self._scaler = optimizer, scaler
+
+    def step(self, closure: Any = None) -> Any:
+        """A step with the gradients as they are; none when one of them is no number."""
+        out = self._scaler.step(self._optimizer) if closure is None else self._scaler.step(self._optimizer, closure)
+        self._scaler.update()
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+
+def _mixed() -> Optional[Mixed]:
+    """That of the loop which runs here, if it has asked for it."""
+    return None if _session._current is None else _session._current.mixed
+
+
+_inside = threading.local()         # the contexts of the models that compute
+
+
+def _enter_mixed(model: Any, inputs: Any) -> None:
+    import torch
+    parameter = next(model.parameters(), None)
+    context = torch.autocast("cpu" if parameter is None else parameter.device.type)
+    context.__enter__()
+    _inside.contexts = [*getattr(_inside, "contexts", ()), context]
+
+
+def _leave_mixed(model: Any, inputs: Any, output: Any) -> Any:
+    _inside.contexts.pop().__exit__(None, None, None)
+    return _as_float32(output)
+
+
+def _as_float32(value: Any) -> Any:
+    if hasattr(value, "is_floating_point"):
+        return value.float() if value.is_floating_point() else value
+    if isinstance(value, Mapping):
+        return {k: _as_float32(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_as_float32(v) for v in value)
+    return value
+
+
+def accelerate(amp: bool = False) -> None:
+    """Before prepare_model(): amp=True has models compute in mixed precision, bfloat16 on processors and float16 on GPUs. There
+    backward() and prepare_optimizer() belong to it.
+
+        accelerate(amp=True)
+    """
+    _session.current("accelerate()").mixed = Mixed(get_device()) if amp else None
+
+
 def prepare_optimizer(optimizer: Any) -> Any:
-    """The optimizer as it is: there is no mixed precision to prepare it for."""
-    return optimizer
+    """The optimizer as mixed precision needs it; without accelerate(amp=True) as it is."""
+    mixed = _mixed()
+    return optimizer if mixed is None else mixed.prepare_optimizer(optimizer)
 
 
 def backward(tensor: Any) -> None:
-    """The gradients of a tensor, as its backward() computes them."""
-    tensor.backward()
+    """The gradients of a tensor, scaled as prepare_optimizer() expects them; without accelerate(amp=True) its backward()."""
+    mixed = _mixed()
+    if mixed is None:
+        tensor.backward()
+    else:
+        mixed.backward(tensor)
 
 
 def enable_reproducibility(seed: int = 0) -> None:

@@ -1,4 +1,4 @@
 """ray.train.tensorflow: TensorFlow and Keras in loops."""
-from manta.train.tensorflow import TensorflowConfig, TensorflowTrainer, prepare_dataset_shard
+from manta.train.tensorflow import TensorflowCheckpoint, TensorflowConfig, TensorflowTrainer, prepare_dataset_shard
 
-__all__ = ["TensorflowConfig", "TensorflowTrainer", "prepare_dataset_shard"]
+__all__ = ["TensorflowCheckpoint", "TensorflowConfig", "TensorflowTrainer", "prepare_dataset_shard"]
