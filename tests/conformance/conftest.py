@@ -41,6 +41,9 @@ ray_start_regular = starter()
 ray_start_regular_shared = starter("module")
 ray_start_regular_shared_2_cpus = starter("module", num_cpus=2)
 ray_start_2_cpus = starter(num_cpus=2)
+ray_start_4_cpus = starter(num_cpus=4)
+ray_start_4_cpus_2_gpus = starter(num_cpus=4, num_gpus=2)
+ray_start_1_cpu_1_gpu = starter(num_cpus=1, num_gpus=1)
 ray_start_10_cpus = starter(num_cpus=10)
 ray_start_no_cpu = starter(num_cpus=0)
 ray_start_with_dashboard = starter(num_cpus=1)
@@ -136,6 +139,22 @@ for _name in ("ray_start_cluster", "ray_start_cluster_enabled", "ray_start_clust
     globals()[_name] = refused(_name)
 
 
+# Tests that would pass because a stand-in can be imported, of classes that programs use and that are not here.
+NOT_HERE = ("test_lightgbm_import", "test_xgboost_import", "test_serialized_imports")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name in NOT_HERE:
+            item.add_marker(pytest.mark.skip(reason="LightGBM and XGBoost are not part of manta.train"))
+
+
+def _is_of_module(request, name):
+    """Whether a fixture of the test file's own holds a node for all of its tests."""
+    found = request._fixturemanager.getfixturedefs(name, request.node) or ()
+    return name.startswith("ray_") and any(one.scope in ("module", "session") for one in found)
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays(request):
     """A test that fails in the middle leaves no node and no variable behind for the next one."""
@@ -143,7 +162,7 @@ def nothing_stays(request):
     yield
     os.environ.clear()
     os.environ.update(before)
-    if not any("shared" in name or name == "init" for name in request.fixturenames):
+    if not any("shared" in name or name == "init" or _is_of_module(request, name) for name in request.fixturenames):
         ray.shutdown()
 
 

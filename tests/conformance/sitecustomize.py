@@ -9,7 +9,9 @@ import manta._alias
 manta._alias.install()
 PRIVATE = ("manta.ray._private", "manta.ray._common", "manta.ray.core", "manta.ray.dashboard", "manta.ray.util.client",
            "manta.ray.job_submission", "manta.ray.autoscaler", "manta.ray.util.state", "manta.ray.job_config",
-           "manta.ray.util.accelerators", "manta.ray.util.tracing", "manta.ray.experimental", "grpc")
+           "manta.ray.util.accelerators", "manta.ray.util.tracing", "manta.ray.experimental", "grpc", "manta.ray.tune",
+           "manta.ray.train._internal", "manta.ray.train.v2._internal", "manta.ray.train.v2.jax", "manta.ray.train.lightgbm",
+           "manta.ray.train.xgboost", "manta.ray.air._internal", "manta.ray.air.constants", "manta.ray.data._internal")
 
 
 class Missing:
@@ -25,6 +27,9 @@ class Missing:
         if name.startswith("__"):
             raise AttributeError(name)
         return Missing(f"{self._name}.{name}")
+
+    def __mro_entries__(self, bases):
+        return ()           # a class that is made of it has nothing of it
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

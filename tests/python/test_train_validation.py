@@ -341,6 +341,10 @@ def test_a_program_may_ask_for_the_second_version_alone(monkeypatch):
         with pytest.raises(DeprecationWarning, match="RAY_TRAIN_V2_ENABLED"):
             make()
     train.FailureConfig(), RunConfig(), ScalingConfig()
+    monkeypatch.delenv("RAY_TRAIN_V2_ENABLED")
+    monkeypatch.setenv("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "1")
+    with pytest.warns(DeprecationWarning, match="resume_from_checkpoint is of the first version"):
+        DataParallelTrainer(lambda: 0, resume_from_checkpoint=Checkpoint("/x"))
 
 
 def test_the_best_checkpoint_by_a_metric_in_a_dictionary():

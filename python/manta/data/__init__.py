@@ -25,14 +25,15 @@ from manta.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, 
 from manta.data.grouped_data import GroupedData  # noqa: E402
 from manta.data.iterator import DataIterator  # noqa: E402
 from manta.data.preprocessor import Preprocessor  # noqa: E402
-from manta.data.read import (FileShuffleConfig, from_arrow, from_items, from_numpy, from_pandas, range, range_tensor, read_binary_files,  # noqa: E402
-                             read_csv, read_images, read_json, read_numpy, read_parquet, read_text, read_tfrecords,
-                             read_webdataset)
+from manta.data.read import (FileShuffleConfig, from_arrow, from_items, from_numpy, from_pandas, range,  # noqa: E402
+                             range_tensor, read_binary_files, read_csv, read_images, read_json, read_numpy,
+                             read_parquet, read_text, read_tfrecords, read_webdataset)
 
 __all__ = [
-    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "ExecutionOptions", "ExecutionResources", "FileShuffleConfig", "GroupedData",
-    "MaterializedDataset", "Preprocessor", "Schema", "TaskPoolStrategy", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
-    "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset",
+    "ActorPoolStrategy", "DataContext", "DataIterator", "Dataset", "ExecutionOptions", "ExecutionResources",
+    "FileShuffleConfig", "GroupedData", "MaterializedDataset", "Preprocessor", "Schema", "TaskPoolStrategy", "from_arrow",
+    "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv", "read_images",
+    "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset",
 ]
 
 # What Ray Data has and this does not.

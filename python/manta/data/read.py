@@ -15,8 +15,9 @@ from manta.data._plan import Input, Piece, ShuffledInput
 from manta.data.context import DataContext
 from manta.data.dataset import Dataset, MaterializedDataset
 
-__all__ = ["FileShuffleConfig", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor", "read_binary_files", "read_csv",
-           "read_images", "read_json", "read_numpy", "read_parquet", "read_text", "read_tfrecords", "read_webdataset"]
+__all__ = ["FileShuffleConfig", "from_arrow", "from_items", "from_numpy", "from_pandas", "range", "range_tensor",
+           "read_binary_files", "read_csv", "read_images", "read_json", "read_numpy", "read_parquet", "read_text",
+           "read_tfrecords", "read_webdataset"]
 
 _core: Any = _plain_core            # which has no types
 _FEW = 8        # blocks of what is in memory, so that several processes have some

@@ -105,7 +105,8 @@ class Session:
         if not here.startswith(run + "/"):
             if self.place.is_local:
                 return None
-            who = "Your `checkpoint_upload_fn` returned a checkpoint" if how.upload is not None else "Your `ray.train.report(checkpoint)` is"
+            who = ("Your `ray.train.report(checkpoint)` is" if how.upload is None
+                   else "Your `checkpoint_upload_fn` returned a checkpoint")
             raise ValueError(f"{who} outside the experiment directory. It is {checkpoint.path}, expected a folder in "
                              f"{self.place.run_path}: get_context().get_storage().build_checkpoint_path_from_name(name)")
         return here

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import warnings
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from manta.train.callback import UserCallback
@@ -16,14 +17,18 @@ from manta.train.callback import UserCallback
 __all__ = ["CheckpointConfig", "CheckpointConsistencyMode", "CheckpointUploadMode", "DataConfig", "FailureConfig", "LoggingConfig",
            "RunConfig", "ScalingConfig", "SyncConfig"]
 
+_YES = ("1", "true", "True")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def check_version(what: str) -> None:
-    """A program that says RAY_TRAIN_V2_ENABLED=1 is held to the second version of Ray Train: what that has dropped is refused."""
-    if os.environ.get("RAY_TRAIN_V2_ENABLED") in ("1", "true", "True"):
-        raise DeprecationWarning(f"{what} is of the first version of Ray Train, and RAY_TRAIN_V2_ENABLED asks for the second; without "
-                                 "that variable it works")
+    """A program that says RAY_TRAIN_V2_ENABLED=1 is held to the second version of Ray Train: what that has dropped is refused.
+    With RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS=1 it is told and works."""
+    told = f"{what} is of the first version of Ray Train"
+    if os.environ.get("RAY_TRAIN_V2_ENABLED") in _YES:
+        raise DeprecationWarning(f"{told}, and RAY_TRAIN_V2_ENABLED asks for the second; without that variable it works")
+    if os.environ.get("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS") in _YES:
+        warnings.warn(f"{told} and not of the second", DeprecationWarning, stacklevel=3)
 
 
 def _whole(name: str, value: object, least: int) -> None:

@@ -57,6 +57,10 @@ class BaseTrainer:
                 raise ValueError(f"{name} is {type(value).__name__}, expected {kind.__name__}")
         if datasets is not None and not isinstance(datasets, Mapping):
             raise ValueError(f"datasets is {type(datasets).__name__}, expected a dictionary of datasets by name")
+        if resume_from_checkpoint is not None:
+            check_version("resume_from_checkpoint")
+        if metadata is not None:
+            check_version("metadata")
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.scaling_config.check()

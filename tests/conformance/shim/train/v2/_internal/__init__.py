@@ -1,0 +1,1 @@
+"""Stands in for ray.train.v2._internal."""

@@ -1,0 +1,2 @@
+"""ray.train.v2.api.callback"""
+from manta.train import UserCallback  # noqa: F401

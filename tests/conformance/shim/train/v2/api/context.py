@@ -1,0 +1,2 @@
+"""ray.train.v2.api.context"""
+from manta.train import LocalTrainContext, TrainContext  # noqa: F401

@@ -1,0 +1,2 @@
+"""ray.train.v2.api.reported_checkpoint"""
+from manta.train import ReportedCheckpoint, ReportedCheckpointStatus  # noqa: F401
