@@ -136,6 +136,10 @@ bool rebuild_keep(call *c)
                                   .retries = c->max_retries},
                   &out);
     mem_free(ids);
+    for (int i = 0; i < c->results; i++) { /* those that were dropped before they were there */
+        uint64_t id = c->id + (uint64_t)i;
+        if (!object_find(id)) lineage_apply((lineage_event){.kind = LINEAGE_DROP, .object = id}, &out);
+    }
     let_arguments_go(c);
     forget_calls(&out);
     vec_release(&out);
