@@ -135,9 +135,9 @@ def test_a_run_that_is_taken_up_goes_on_with_what_was_not_tried(fit, tmp_path):
 
 def test_what_cannot_be_validated_is_refused(fit):
     def loop():
-        with pytest.raises(ValueError, match="requires a checkpoint"):
+        with pytest.raises(ValueError, match="without a checkpoint"):
             train.report({}, validation=True)
-        with pytest.raises(ValueError, match="validation_config. was not set"):
+        with pytest.raises(ValueError, match="has no validation_config"):
             train.report({}, checkpoint=save(1), validation=True)
     fit(loop, workers=1)
     for make in (lambda: ValidationConfig(fn=3), lambda: ValidationTaskConfig(timeout_s=0),
@@ -310,7 +310,7 @@ def test_a_function_of_ones_own_writes_behind_the_loops_back(fit, tmp_path):
 def test_what_a_function_of_ones_own_does_wrong_ends_the_training(fit, mode):
     def loop(upload):
         train.report({}, checkpoint=save(1), checkpoint_upload_fn=upload, checkpoint_upload_mode=mode)
-    for upload, text in ((lambda checkpoint, name: None, "must return a"), (lambda checkpoint, name: checkpoint, "outside the experiment")):
+    for upload, text in ((lambda checkpoint, name: None, "expected a Checkpoint"), (lambda checkpoint, name: checkpoint, "that it has returned lies in")):
         with pytest.raises(WorkerGroupError, match=text) as e:
             fit(lambda: loop(upload), workers=1)
         assert isinstance(e.value.worker_failures[0], ValueError)
@@ -323,12 +323,12 @@ def test_configurations_say_what_all_workers_ask_for():
     assert ScalingConfig(num_workers=3, use_gpu=True, accelerator_type="A100").total_resources == \
         {"GPU": 3, "accelerator_type:A100": pytest.approx(0.003)}
     assert ScalingConfig(num_workers=2, label_selector={"zone": "a"})._label_selector_per_worker(2) == [{"zone": "a"}] * 2
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="expected one for each"):
         ScalingConfig(num_workers=2, label_selector=[{"zone": "a"}])
     with pytest.raises(ValueError, match="not for loops"):
         DataParallelTrainer(lambda: 0, run_config=RunConfig(checkpoint_config=CheckpointConfig(checkpoint_frequency=2))).fit()
     assert train.LoggingConfig(log_level="debug").log_level == "DEBUG"
-    with pytest.raises(ValueError, match="Invalid log_level"):
+    with pytest.raises(ValueError, match="log_level"):
         train.LoggingConfig(log_level=10)
 
 
@@ -351,5 +351,5 @@ def test_the_best_checkpoint_by_a_metric_in_a_dictionary():
     result = Result(metrics={}, checkpoint=None, error=None, path="/x", best_checkpoints=[
         (Checkpoint("/x/0"), {"test": {"accuracy": 0.5}}), (Checkpoint("/x/1"), {"test": {"accuracy": 0.7}}), (Checkpoint("/x/2"), {})])
     assert result.get_best_checkpoint("test/accuracy", "max").path == "/x/1"
-    with pytest.raises(RuntimeError, match="doesn't exist"):
+    with pytest.raises(RuntimeError, match="no such folder"):
         Result.from_path("/nowhere/at/all")

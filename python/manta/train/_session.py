@@ -105,10 +105,9 @@ class Session:
         if not here.startswith(run + "/"):
             if self.place.is_local:
                 return None
-            who = ("Your `ray.train.report(checkpoint)` is" if how.upload is None
-                   else "Your `checkpoint_upload_fn` returned a checkpoint")
-            raise ValueError(f"{who} outside the experiment directory. It is {checkpoint.path}, expected a folder in "
-                             f"{self.place.run_path}: get_context().get_storage().build_checkpoint_path_from_name(name)")
+            who = "report(): the checkpoint" if how.upload is None else "checkpoint_upload_fn: the checkpoint that it has returned"
+            raise ValueError(f"{who} lies in {checkpoint.path}, expected a folder in {self.place.run_path}: "
+                             "get_context().get_storage().build_checkpoint_path_from_name(name)")
         return here
 
     def _copy(self, checkpoint: Optional[Checkpoint]) -> str:
@@ -210,7 +209,7 @@ class Session:
 
 def _checked(checkpoint: Any) -> Checkpoint:
     if not isinstance(checkpoint, Checkpoint):
-        raise ValueError(f"checkpoint_upload_fn must return a `ray.train.Checkpoint`, and has returned {type(checkpoint).__name__}")
+        raise ValueError(f"checkpoint_upload_fn has returned {type(checkpoint).__name__}, expected a Checkpoint")
     return checkpoint
 
 
@@ -283,9 +282,9 @@ def report(metrics: Mapping[str, Any], checkpoint: Optional[Checkpoint] = None, 
     task = None
     if validation:
         if checkpoint is None:
-            raise ValueError("Validation requires a checkpoint to be provided.")
+            raise ValueError("report(): validation is asked for without a checkpoint: expected checkpoint=...")
         if not session.place.can_validate:
-            raise ValueError("`validation_config` was not set on the trainer, but a validation was requested.")
+            raise ValueError("report(): validation is asked for, and the trainer has no validation_config")
         task = pickled_value(validation if isinstance(validation, ValidationTaskConfig) else ValidationTaskConfig())
     session.report(metrics, checkpoint, Handing(checkpoint_dir_name, checkpoint_upload_mode or CheckpointUploadMode.SYNC,
                                                 checkpoint_upload_fn, bool(delete_local_checkpoint_after_upload), task))

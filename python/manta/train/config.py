@@ -71,15 +71,14 @@ class ScalingConfig:
         _whole("num_workers", most, least)
         _kind("resources_per_worker", self.resources_per_worker, Mapping, "a dictionary of numbers by name")
         if self.use_gpu and self.use_tpu:
-            raise ValueError("Cannot specify both use_gpu=True and use_tpu=True")
+            raise ValueError("ScalingConfig: use_gpu and use_tpu are both set, expected one of them")
         if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
-            raise ValueError("`use_gpu` is False but `GPU` was found in resources_per_worker: set use_gpu=True")
+            raise ValueError("resources_per_worker has GPU and use_gpu is False: set use_gpu=True")
         if self.label_selector and self.use_tpu:
-            raise ValueError("Cannot set `label_selector` when `use_tpu=True`: the slice is chosen by topology")
+            raise ValueError("ScalingConfig: label_selector and use_tpu are both set; the hosts of a TPU are chosen by its topology")
         if isinstance(self.label_selector, (list, tuple)) and not least == most == len(self.label_selector):
             if isinstance(self.num_workers, int) or len(self.label_selector) != most:
-                raise ValueError(f"If `label_selector` is a list, it must be the same length as `max_workers`: it has "
-                                 f"{len(self.label_selector)} entries for {most} workers")
+                raise ValueError(f"label_selector has {len(self.label_selector)} entries for {most} workers, expected one for each")
         if self.use_tpu or self.topology:
             raise NotImplementedError("ScalingConfig: TPUs are not part of manta.train")
 
@@ -217,7 +216,7 @@ class LoggingConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.log_level, str) or self.log_level.upper() not in _LEVELS:
-            raise ValueError(f"Invalid log_level {self.log_level!r}, expected one of {', '.join(_LEVELS)}")
+            raise ValueError(f"Invalid log_level: it is {self.log_level!r}, expected one of {', '.join(_LEVELS)}")
         self.log_level = self.log_level.upper()
 
 
@@ -242,7 +241,7 @@ class DataConfig:
     def __init__(self, datasets_to_split: Union[str, Sequence[str]] = "all", execution_options: Optional[Any] = None,
                  enable_shard_locality: bool = True) -> None:
         if datasets_to_split != "all" and (isinstance(datasets_to_split, str) or not isinstance(datasets_to_split, (list, tuple, set))):
-            raise TypeError(f"`datasets_to_split` should be \"all\" or a list of names, and is {datasets_to_split!r}")
+            raise TypeError(f"datasets_to_split is {datasets_to_split!r}, expected \"all\" or a list of names")
         self.datasets_to_split = datasets_to_split
         self.execution_options = execution_options
         self.enable_shard_locality = enable_shard_locality

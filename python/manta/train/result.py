@@ -92,7 +92,7 @@ class Result:
             raise NotImplementedError("Result.from_path: the filesystem is another than this host's; the path is one of this host")
         folder = os.path.abspath(os.path.expanduser(os.fspath(path)))
         if not os.path.isdir(folder):
-            raise RuntimeError(f"Experiment folder {folder} doesn't exist.")
+            raise RuntimeError(f"{folder}: there is no such folder, expected that of a run")
         if not os.path.isfile(os.path.join(folder, "config.json")):
             raise RuntimeError(f"{folder}: there is no run: it has no config.json")
         history = _read_history(folder)
