@@ -247,7 +247,7 @@ class RemoteFunction(_manta.Function):
         return self._code.export()
 
     def options(self, **options):
-        """The same function, called with other options.
+        """Returns this function with other options for its calls.
 
             f.options(num_returns=2).remote()
         """
@@ -284,7 +284,7 @@ class ActorMethod(_manta.Method):
     """
 
     def options(self, **options):
-        """The same method, called with other options."""
+        """Returns this method of the actor with other options for its calls."""
         return _make_method(self._handle, self._name, self._known, {**self._options, **options})
 
     @property
@@ -424,7 +424,7 @@ class ActorClass:
         return out
 
     def options(self, **options):
-        """The same class, with other options."""
+        """Returns this class with other options for the actors that it starts."""
         out = type(self)(self._code, self._class, {**self._options, **options}, self._methods, self._is_async)
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             if name in vars(self):

@@ -17,7 +17,8 @@
  * precision and length, and %%; another one is a mistake of ours and aborts. */
 void print_out(const char *fmt, ...) MANTA_PRINTF(1, 2);
 
-/* The same to stderr, behind all that was printed before. */
+/* Prints to stderr what printf() would, with the conversions of print_out(), behind all that was printed
+ * before: stdout is flushed first. */
 void print_err(const char *fmt, ...) MANTA_PRINTF(1, 2);
 void print_err_list(const char *fmt, va_list args);
 

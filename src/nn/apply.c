@@ -160,7 +160,7 @@ void apply_params(const apply *a, int64_t block, int64_t end)
 
     if (block >= end) return;
     if (!a->regularised && !apply_needs_norms(a)) {
-        /* The same numbers for every parameter: one run. Padding is zero and stays so. */
+        /* Every parameter is updated with the same numbers, so all are one run. Padding is zero and stays so. */
         int64_t offset = block * LAYOUT_BLOCK, n = (end - block) * LAYOUT_BLOCK;
         update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads,
                         weights_stream(a));

@@ -47,10 +47,10 @@ failure *failure_memory(const char *name, int pid, const proto_memory *m);
 failure *failure_as(const failure *f, manta_failure_kind kind, manta_status code);
 
 failure *failure_ref(failure *f); /* one more who has it; accepts NULL */
-void failure_let_go(failure *f); /* one less */
+void failure_let_go(failure *f); /* one less who has it; the last one frees it */
 void failure_told_free(failure_told *t);
 
-/* The same, also for NULL, which is what most calls and results have. */
+/* Lets go of a failure as failure_let_go() does. Accepts NULL, which is what most calls and results have. */
 static inline void failure_unref(failure *f)
 {
     if (f) failure_let_go(f);

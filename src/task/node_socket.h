@@ -43,7 +43,8 @@ void node_socket_sweep(const char *path);
  * it belongs to somebody else. */
 manta_status node_socket_connect(const char *address, char path[NODE_SOCKET_PATH], int *fd) MANTA_MUST_USE;
 
-/* The same for programs that join: the started node and nothing else. */
+/* Connects a program that joins: to the started node, and to no other. `path` receives its name. MANTA_ENOENT
+ * no node was started; MANTA_EPERM it belongs to somebody else. */
 manta_status node_socket_connect_main(char path[NODE_SOCKET_PATH], int *fd) MANTA_MUST_USE;
 
 /* The first message at a node socket: who comes, and from which version. prestart: how

@@ -82,7 +82,7 @@ static inline void payloads_collect(void)
 {
     if (atomic_load_explicit(&payloads_gone, memory_order_relaxed)) payloads_let_go();
 }
-/* The same when the runtime ends, and with it all objects. */
+/* Frees the payloads that are gone when the runtime ends. Their objects end with it, and are not let go of. */
 void payloads_forget(void);
 
 #endif

@@ -41,7 +41,7 @@ void starts_release(starts_table *t);
 /* The row of a job and environment, which is made when there is none. Valid until another is made. */
 starts *starts_of(starts_table *t, uint32_t job, uint64_t environment);
 
-/* The same; NULL: there is none. */
+/* The row of a job and environment, or NULL when there is none. Valid until another is made. */
 starts *starts_find(const starts_table *t, uint32_t job, uint64_t environment);
 
 /* No more workers of the job and environment can be started, and none is on its way. */

@@ -120,7 +120,8 @@ BODY_FN float body_fresh(const float *at)
 /* Defined by the includer. */
 static inline void body_bring(float *to, const float *from);
 static inline void body_bring_four(float *to, const float *from);
-/* The same, or zeros: `from` is an address all the same, and nothing is read there. */
+/* Bring one or four floats from `from` when it is `there`, else as many zeros: `from` is an address then too, and
+ * nothing is read there. */
 static inline void body_bring_or_zero(float *to, const float *from, bool there);
 static inline void body_bring_four_or_zero(float *to, const float *from, bool there);
 

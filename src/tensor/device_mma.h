@@ -37,7 +37,8 @@ typedef struct dev_mma {
  * not looked at) as a product. kernel is DEV_COUNT for groups, arrays of 2^31 elements and more, and sides beyond
  * 2^13. */
 dev_mma dev_mma_conv(mma_op op, mma_kind kind, const conv_args *a);
-/* The same in tiles of a size and in so many parts, for tests. */
+/* The product that dev_mma_conv() would choose tiles and parts for, in tiles of this size and in so many parts: for
+ * tests. kernel is DEV_COUNT in the same cases. */
 dev_mma dev_mma_conv_by(mma_op op, mma_kind kind, const conv_args *a, int size, int splits);
 /* A dense layer's products, m samples of k numbers to n: a convolution of maps of one place. */
 conv_shape dev_mma_dense(int64_t m, int64_t n, int64_t k);

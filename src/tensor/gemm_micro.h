@@ -95,8 +95,8 @@ typedef struct gemm_isa {
 extern const gemm_isa gemm_isa_avx2;
 extern const gemm_isa gemm_isa_avx512;
 
-/* The same for pairs of bfloat16 numbers in place of A's and B's floats (tensor/bf16.h): a step of a sum is
- * bf16_step(). */
+/* The instruction sets for matrices A and B of pairs of bfloat16 numbers in place of floats (tensor/bf16.h): a step
+ * of a sum is bf16_step(). */
 extern const gemm_isa gemm_isa_pairs_avx2;
 extern const gemm_isa gemm_isa_pairs_avx512bf16;
 

@@ -101,7 +101,7 @@ def pick(block: Block, indices: Any) -> Block:
 
 
 def copied(block: Block) -> Block:
-    """The same block, which may be written to."""
+    """The block with columns that may be written to: those that are read-only are copied."""
     return {name: column if column.flags.writeable else column.copy() for name, column in block.items()}
 
 

@@ -41,7 +41,7 @@ cluster_echo cluster_echo_plan;
 
 /* ---- opening ---- */
 
-/* The same for all processes of a cluster: made of who belongs to it. */
+/* The job's name is made of who belongs to the cluster, so that all its processes come to the same one. */
 static void name_job(manta_cluster *c)
 {
     unsigned char sum[32];

@@ -85,12 +85,13 @@ typedef struct ps_options {
  * until the servers have it. The feed is borrowed; `steps` is how many an epoch has. */
 manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, int servers, int workers,
                      const ps_options *o, ps **out) MANTA_MUST_USE;
-/* The same when servers and workers are the processes that TF_CONFIG names, which
- * come by themselves and, when lost, come back. If they are in the middle of a
- * training whose coordinator was lost, the session takes over its state. */
+/* Opens a training whose servers and workers are the processes that TF_CONFIG names, and
+ * waits until the servers have the session's state. The processes come by themselves
+ * and, when lost, come back. If they are in the middle of a training whose coordinator
+ * was lost, the session takes over its state. Feed and `steps` are as ps_open() has them. */
 manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
                              const ps_options *o, ps **out) MANTA_MUST_USE;
-/* Whether that was so: *at is then where it goes on. */
+/* Whether the session has taken over the state of a training that went on: *at is then where it goes on. */
 bool ps_took_up(const ps *p, train_position *at);
 void ps_close(ps *p); /* ends them; accepts NULL */
 

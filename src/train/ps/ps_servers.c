@@ -136,7 +136,8 @@ static manta_status note_loss(ps *p, int i, worker_event *e)
     return ps_check_loss(p, i);
 }
 
-/* The same, however often it takes. */
+/* Connects to server i and gives it what it begins with; one that is lost meanwhile is replaced, and its successor
+ * gets it, however often that takes. */
 manta_status ps_furnish(ps *p, int i)
 {
     bool lost = p->cluster && p->settled && p->to[i].c;
