@@ -5,7 +5,7 @@
 #include "os/crash.h"
 
 #define COMM_CRASH_POINTS(X)                                                                                 \
-    X(COMM_CRASH_JOINED, "comm/joined", "a rank has its seat, and waits for the others")                     \
+    X(COMM_CRASH_JOINED, "comm/joined", "a rank has joined, and waits for the others")                       \
     X(COMM_CRASH_BEGUN, "comm/begun", "a call is begun, nothing of it is written")                           \
     X(COMM_CRASH_WORDS, "comm/words", "the words of a call are written")                                     \
     X(COMM_CRASH_PRODUCED, "comm/produced", "a step's data is written, not posted")                          \

@@ -96,7 +96,7 @@ shm_head shm_head_of(int size, const manta_group_options *o);
 /* Reserves the memory. *fd: owned. */
 manta_status shm_group_new(const shm_head *h, int *fd) MANTA_MUST_USE;
 
-/* Maps it, takes the seat and waits for the others. *out: a transport's t. */
+/* Maps the memory, enters this process as `rank` and waits for the others. *out: a transport's t. */
 manta_status shm_group_join(int fd, int rank, shm **out) MANTA_MUST_USE;
 
 static inline shm_rank *shm_rank_at(const shm *t, int rank)

@@ -101,17 +101,17 @@ static void by_servers(const outcome *golden, const way *y)
 
 /* ---- processes that TF_CONFIG names ---- */
 
-/* A place in the cluster: its TF_CONFIG, the socket that it listens at, and where its
+/* A process of the cluster: its TF_CONFIG, the socket that it listens at, and where its
  * state goes. */
-typedef struct seat {
+typedef struct member {
     char config[400];
     int listener;
     char *out;
-} seat;
+} member;
 
-typedef void be_fn(const way *y, const seat *at);
+typedef void be_fn(const way *y, const member *m);
 
-static void open_seats(seat *seats, int n)
+static void open_members(member *members, int n)
 {
     char addresses[256] = "";
     int port;
@@ -119,13 +119,13 @@ static void open_seats(seat *seats, int n)
     for (int i = 0; i < n; i++) {
         tcp_place at;
         assert_ok(tcp_resolve("127.0.0.1:0", &at));
-        assert_ok(tcp_listen(&at, &seats[i].listener));
-        assert_ok(tcp_port(seats[i].listener, &port));
+        assert_ok(tcp_listen(&at, &members[i].listener));
+        assert_ok(tcp_port(members[i].listener, &port));
         snprintf(addresses + strlen(addresses), sizeof addresses - strlen(addresses), "%s\"127.0.0.1:%d\"",
                  i ? "," : "", port);
     }
     for (int i = 0; i < n; i++) {
-        snprintf(seats[i].config, sizeof seats[i].config,
+        snprintf(members[i].config, sizeof members[i].config,
                  "{\"cluster\":{\"worker\":[%s]},\"task\":{\"type\":\"worker\",\"index\":%d}}", addresses, i);
     }
 }
@@ -135,41 +135,40 @@ static void by_processes(const outcome *golden, const way *y, be_fn *be, const c
 {
     size_t size = (size_t)y->n * golden->size;
     char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    seat seats[MOST];
+    member members[MOST];
     pid_t pid[MOST];
     int status;
 
     assert_true(all != MAP_FAILED);
-    open_seats(seats, y->n);
+    open_members(members, y->n);
     for (int i = 0; i < y->n; i++) {
-        seats[i].out = all + (size_t)i * golden->size;
+        members[i].out = all + (size_t)i * golden->size;
         assert_true((pid[i] = fork()) >= 0);
-        if (!pid[i]) be(y, &seats[i]);
+        if (!pid[i]) be(y, &members[i]);
     }
     for (int i = 0; i < y->n; i++) {
         assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
         assert_int_equal(status, 0);
-        compare(golden, seats[i].out, y, who);
-        close(seats[i].listener);
+        compare(golden, members[i].out, y, who);
+        close(members[i].listener);
     }
     munmap(all, size);
 }
 
-static _Noreturn void be_member(const way *y, const seat *at)
+static _Noreturn void be_member(const way *y, const member *m)
 {
     training t = training_of(y);
     char fd[16];
     outcome o;
 
     alarm(100);
-    snprintf(fd, sizeof fd, "%d", at->listener);
+    snprintf(fd, sizeof fd, "%d", m->listener);
     setenv("MANTA_LISTEN_FD", fd, 1);
-    if (manta_cluster_open(&(manta_cluster_options){.tf_config = at->config, .timeout_ms = 60000},
-                           &t.cluster))
+    if (manta_cluster_open(&(manta_cluster_options){.tf_config = m->config, .timeout_ms = 60000}, &t.cluster))
         _exit(2);
     o = train(&t);
     if (o.st) _exit(3);
-    memcpy(at->out, o.state, o.size);
+    memcpy(m->out, o.state, o.size);
     _exit(0);
 }
 
@@ -291,11 +290,11 @@ static void by_strategy(const outcome *golden, const way *y)
 }
 
 /* Replicas that meet over the network. */
-static _Noreturn void be_replica(const way *y, const seat *at)
+static _Noreturn void be_replica(const way *y, const member *m)
 {
     alarm(100);
-    setenv("TF_CONFIG", at->config, 1);
-    if (run_strategy(y, &(manta_strategy_options){.group.listener = at->listener}, at->out)) {
+    setenv("TF_CONFIG", m->config, 1);
+    if (run_strategy(y, &(manta_strategy_options){.group.listener = m->listener}, m->out)) {
         fprintf(stderr, "%s\n", manta_error_text());
         _exit(3);
     }

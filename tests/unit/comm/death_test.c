@@ -177,7 +177,7 @@ static int nonsense(manta_group *g, void *ctx)
 static manta_group *join_liar(void *how, int rank)
 {
     if (rank == 0) return join_plan(plan, rank);
-    /* The other rank is this test: it has its seat, and posts a step with its words. */
+    /* The other rank is this test: it has joined, and posts a step with its words. */
     shm *t;
     const call_words *words = how;
     manta_group *none = NULL;

@@ -96,14 +96,14 @@ static void who_sits_where(void **state)
     static const struct {
         uint64_t group;
         int bundle;
-    } seats[] = {{7, 1}, {7, 2}, {8, 1}, {9, 1}, {9, 2}, {9, 3}};
+    } bundles[] = {{7, 1}, {7, 2}, {8, 1}, {9, 1}, {9, 2}, {9, 3}};
     trainer_scaling p = {.n = 6, .group = {7}, .n_more = 2, .more = {{{8}, 2}, {{9}, 3}}};
     int bundle;
 
     (void)state;
     for (int rank = 0; rank < p.n; rank++) {
-        assert_int_equal(scaling_of(&p, rank, &bundle).id, seats[rank].group);
-        assert_int_equal(bundle, seats[rank].bundle);
+        assert_int_equal(scaling_of(&p, rank, &bundle).id, bundles[rank].group);
+        assert_int_equal(bundle, bundles[rank].bundle);
     }
     p = (trainer_scaling){.n = 6}; /* who asks for nothing sits anywhere */
     assert_int_equal(scaling_of(&p, 5, &bundle).id, 0);
