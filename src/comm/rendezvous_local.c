@@ -46,7 +46,7 @@ static manta_status socket_address_of(const char *path, struct sockaddr_un *a, s
 static manta_status new_socket(int *fd)
 {
     *fd = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    return *fd < 0 ? manta_fail(MANTA_EIO, "making a socket: %s", strerror(errno)) : MANTA_OK;
+    return *fd < 0 ? manta_fail(MANTA_EIO, "a socket cannot be made: %s", strerror(errno)) : MANTA_OK;
 }
 
 static manta_status check_peer(int fd)
@@ -139,7 +139,8 @@ static manta_status answer_all_ranks(const char *path, int listener, int memory,
     while (count < size) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
         int got = socket_poll(&p, 1, clock_left_ms(deadline));
-        if (got < 0) return manta_fail(MANTA_EIO, "waiting at unix:%s: %s", path, strerror(errno));
+        if (got < 0)
+            return manta_fail(MANTA_EIO, "nobody can be waited for at unix:%s: %s", path, strerror(errno));
         if (got == 0 && clock_now_ns() >= deadline) break;
         if (got == 0) continue;
         int fd = os->accept4(listener, NULL, NULL, SOCK_CLOEXEC);

@@ -319,7 +319,7 @@ manta_status ring_new(int rank, int size, chan_end *end, chan **peers, ring **ou
     }
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake < 0) {
-        manta_status st = manta_fail(MANTA_EIO, "making an eventfd: %s", strerror(errno));
+        manta_status st = manta_fail(MANTA_EIO, "an eventfd cannot be made: %s", strerror(errno));
         ring_free(t);
         return st;
     }

@@ -202,7 +202,7 @@ static manta_status start_watch(shm *t)
     }
     if (!any) return MANTA_OK;
     t->stop = eventfd(0, EFD_CLOEXEC);
-    if (t->stop < 0) return manta_fail(MANTA_EIO, "making an eventfd: %s", strerror(errno));
+    if (t->stop < 0) return manta_fail(MANTA_EIO, "an eventfd cannot be made: %s", strerror(errno));
     TRY(thread_start(&t->watcher, WATCH_NAME, watch_ranks, t));
     t->watching = true;
     return MANTA_OK;

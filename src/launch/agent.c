@@ -61,7 +61,10 @@ static manta_status take_setup(agent *a, const json_t *v)
         return manta_fail(MANTA_ECORRUPT, "setup: %s", why.text);
     if (a->job || lease_ms < 1 || grace_ms < 0 || first < 0 || count < 1 || count > MOST_RANKS ||
         first > MOST_RANKS - count || port < 0 || port > 65535 - count)
-        return manta_fail(MANTA_ECORRUPT, "setup: %d ranks from %d, lease %d ms", count, first, lease_ms);
+        return manta_fail(MANTA_ECORRUPT,
+                          "setup: the launcher asks for %d ranks from %d on, with a lease of %d ms, a grace "
+                          "of %d ms and ports from %d on: expected this once, and at most %d ranks",
+                          count, first, lease_ms, grace_ms, port, MOST_RANKS);
     a->job = mem_strdup(job);
     a->lease_ns = lease_ms * 1000000LL;
     a->pulse = 0; /* the next one may have to come sooner */
@@ -86,7 +89,9 @@ static manta_status take_setup(agent *a, const json_t *v)
 /* The key goes to a file without a name, as key_read() takes it. */
 static manta_status take_key(agent *a, const talk_message *m)
 {
-    if (m->n != KEY_TEXT || a->key >= 0) return manta_fail(MANTA_ECORRUPT, "a key of %zu bytes", m->n);
+    if (m->n != KEY_TEXT || a->key >= 0)
+        return manta_fail(MANTA_ECORRUPT, "the launcher sent a key of %zu bytes: expected one, of %d bytes",
+                          m->n, KEY_TEXT);
     a->key = os->memfd_create("manta-key", MFD_CLOEXEC);
     if (a->key < 0 || os->fchmod(a->key, 0600) || os->write(a->key, m->data, m->n) != (ssize_t)m->n) {
         (void)!manta_fail(MANTA_EIO, "the key cannot be kept: %s", strerror(errno));
@@ -104,7 +109,10 @@ static manta_status check_others(agent *a, const json_t *v)
 
     json_array_foreach(list, i, address)
     {
-        if (!json_is_string(address)) return manta_fail(MANTA_ECORRUPT, "an address that is no text");
+        if (!json_is_string(address))
+            return manta_fail(
+                MANTA_ECORRUPT,
+                "the launcher sent address %zu of the other hosts as something else than a text", i);
         keep_in_touch(a);
         if (ask_address(json_string_value(address), half_ms < ASK_MS ? half_ms : ASK_MS)) {
             tell_failure(
@@ -149,7 +157,7 @@ static void start_rank(agent *a, agent_rank *r)
     manta_status st = MANTA_OK;
 
     if (access(folder, X_OK)) {
-        (void)!manta_fail(MANTA_ENOENT, "the folder %s: %s", folder, strerror(errno));
+        (void)!manta_fail(MANTA_ENOENT, "the folder %s cannot be worked in: %s", folder, strerror(errno));
         tell_failure(a, "folder",
                      "the folder of the launch must be there on every host, or --folder names one that is");
     } else if (!(st = agent_start_rank(a, r))) {
@@ -171,7 +179,9 @@ static manta_status take_go(agent *a, json_t *v)
     if (a->go || a->key < 0 || !a->n || !all_texts(json_object_get(v, "argv")) ||
         !all_texts(json_object_get(v, "cluster")) || !all_values_texts(json_object_get(v, "variables")) ||
         !json_is_string(json_object_get(v, "folder")) || !json_is_integer(json_object_get(v, "base")))
-        return manta_fail(MANTA_ECORRUPT, "what to run is not whole");
+        return manta_fail(MANTA_ECORRUPT,
+                          "the launcher said what to run and part of it is missing or wrong: expected, after "
+                          "setup and key, once: argv, cluster, variables, folder and base");
     a->go = json_incref(v);
     agent_drain_ports(a);
     for (int i = 0; i < a->n; i++) {
@@ -190,7 +200,9 @@ static manta_status start_again(agent *a, const json_t *v)
         start_rank(a, &a->ranks[i]);
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ECORRUPT, "rank %d cannot be started again", number);
+    return manta_fail(MANTA_ECORRUPT,
+                      "the launcher has rank %d started again: expected one of this host that has ended",
+                      number);
 }
 
 /* Ranks are asked to end, or told; those that have not by the deadline are killed. */
@@ -213,7 +225,9 @@ static manta_status heed_json(agent *a, talk_kind kind, json_t *v)
     }
     number = (int)json_integer_value(json_object_get(v, "number"));
     if (number != SIGTERM && number != SIGINT && number != SIGKILL)
-        return manta_fail(MANTA_ECORRUPT, "signal %d", number);
+        return manta_fail(MANTA_ECORRUPT,
+                          "the launcher sends signal %d to the ranks: expected SIGTERM, SIGINT or SIGKILL",
+                          number);
     end_ranks(a, number);
     return MANTA_OK;
 }
@@ -232,7 +246,9 @@ static manta_status heed_message(agent *a, const talk_message *m)
     case TALK_GO:
     case TALK_AGAIN:
     case TALK_SIGNAL: break;
-    default: return manta_fail(MANTA_ECORRUPT, "a message of kind %d", m->kind);
+    default:
+        return manta_fail(MANTA_ECORRUPT,
+                          "the launcher sent a message of kind %d, which an agent does not know", m->kind);
     }
     TRY(talk_json(m, &v));
     st = heed_json(a, m->kind, v);

@@ -88,7 +88,9 @@ static manta_status heed_hello(launcher *l, launch_host *h, const json_t *v)
     const char *version = json_string_value(json_object_get(v, "version"));
     char what[200];
 
-    if (h->state != HOST_STARTING) return manta_fail(MANTA_ECORRUPT, "a second greeting");
+    if (h->state != HOST_STARTING)
+        return manta_fail(MANTA_ECORRUPT,
+                          "the agent greets a second time: expected one greeting, at its start");
     if (!version || strcmp(version, MANTA_VERSION_TEXT) != 0) {
         snprintf(what, sizeof what, "manta there is %.60s, here it is %s", version ? version : "unknown",
                  MANTA_VERSION_TEXT);
@@ -142,11 +144,16 @@ static manta_status heed_ports(launcher *l, launch_host *h, const json_t *v)
     int port;
 
     if (h->state != HOST_SETTING || json_array_size(list) != (size_t)h->count)
-        return manta_fail(MANTA_ECORRUPT, "addresses of %zu ranks", json_array_size(list));
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "the agent sent addresses of %zu ranks: expected those of its %d ranks, once, after its greeting",
+            json_array_size(list), h->count);
     for (int i = 0; i < h->count; i++) {
         const char *address = json_string_value(json_array_get(list, (size_t)i));
         if (!address || strlen(address) > ADDRESS_TEXT + 8 || tcp_split(address, name, &port))
-            return manta_fail(MANTA_ECORRUPT, "an address that is none");
+            return manta_fail(MANTA_ECORRUPT,
+                              "the agent sent as address of rank %d \"%.60s\": expected host:port",
+                              h->first + i, address ? address : "");
         l->ranks[h->first + i].address = mem_strdup(address);
     }
     h->state = HOST_CHECKING;
@@ -192,7 +199,10 @@ static void start_ranks(launcher *l)
 
 static manta_status heed_checked(launcher *l, launch_host *h)
 {
-    if (h->state != HOST_CHECKING) return manta_fail(MANTA_ECORRUPT, "an answer to no question");
+    if (h->state != HOST_CHECKING)
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "the agent says that it has reached the others: nobody has asked it, or it has said so before");
     h->state = HOST_READY;
     if (all_are(l, HOST_READY) && !l->urgency) start_ranks(l);
     return MANTA_OK;
@@ -207,7 +217,7 @@ static manta_status heed_output(launcher *l, launch_host *h, const talk_message 
 
     TRY(talk_output(m, &rank, &stream));
     if (rank >= (uint32_t)l->n_ranks || &l->hosts[l->ranks[rank].host] != h)
-        return manta_fail(MANTA_ECORRUPT, "output of rank %u", rank);
+        return manta_fail(MANTA_ECORRUPT, "the agent sent output of rank %u, which is not of its host", rank);
     lines_add(&l->ranks[rank].output[stream - 1], m->data + TALK_OUTPUT_HEAD, m->n - TALK_OUTPUT_HEAD);
     return MANTA_OK;
 }
@@ -248,11 +258,15 @@ static manta_status heed_ended(launcher *l, launch_host *h, const json_t *v)
     launch_rank *r;
 
     if (rank < h->first || rank >= h->first + h->count || l->ranks[rank].ended)
-        return manta_fail(MANTA_ECORRUPT, "the end of rank %lld", (long long)rank);
+        return manta_fail(MANTA_ECORRUPT,
+                          "the agent says that rank %lld has ended, which is not of its host or ended before",
+                          (long long)rank);
     if (!json_is_integer(number) || status < -1 || status > 0xffff ||
         (status >= 0 && !WIFEXITED((int)status) && !WIFSIGNALED((int)status)))
-        return manta_fail(MANTA_ECORRUPT, "rank %lld has ended with status %lld", (long long)rank,
-                          (long long)status);
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "the agent says that rank %lld has ended with status %lld, which is no status of a process",
+            (long long)rank, (long long)status);
     r = &l->ranks[rank];
     r->ended = true;
     r->status = (int)status;
@@ -273,7 +287,10 @@ static manta_status heed_failure(launcher *l, launch_host *h, const json_t *v)
     const char *what = json_string_value(json_object_get(v, "what"));
     const char *remedy = json_string_value(json_object_get(v, "remedy"));
 
-    if (!step || !what || !remedy) return manta_fail(MANTA_ECORRUPT, "a failure that is not said");
+    if (!step || !what || !remedy)
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "the agent says that something failed and not what: expected step, what and remedy as texts");
     launcher_fail(l, h, step, what, remedy);
     return MANTA_OK;
 }
@@ -306,7 +323,9 @@ manta_status launcher_heed(launcher *l, launch_host *h, const talk_message *m)
     case TALK_ENDED:
     case TALK_FAILED:
     case TALK_ASKED: break;
-    default: return manta_fail(MANTA_ECORRUPT, "a message of kind %d", m->kind);
+    default:
+        return manta_fail(MANTA_ECORRUPT,
+                          "the agent sent a message of kind %d, which a launcher does not know", m->kind);
     }
     TRY(talk_json(m, &v));
     st = heed_json(l, h, m->kind, v);

@@ -238,7 +238,7 @@ static manta_status hold_standards(void)
         struct stat at;
         if (!os->fstat(fd, &at)) continue;
         if (os->open("/dev/null", fd == 2 ? O_RDWR : O_RDONLY, 0) < 0) /* the lowest that is free */
-            return manta_fail(MANTA_EIO, "opening /dev/null: %s", strerror(errno));
+            return manta_fail(MANTA_EIO, "/dev/null cannot be opened: %s", strerror(errno));
     }
     return MANTA_OK;
 }
@@ -357,7 +357,7 @@ static manta_status check_options(const manta_launch_options *o)
     for (const char *const *w = o->argv; *w; w++) TRY(check_text("an argument of the program", *w));
     if (o->variables) TRY(check_variables(o->variables));
     if (!o->folder && !getcwd(folder, sizeof folder))
-        return manta_fail(MANTA_EIO, "the folder of this process: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "the folder of this process cannot be told: %s", strerror(errno));
     return check_text("the folder", o->folder ? o->folder : folder);
 }
 

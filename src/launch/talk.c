@@ -62,7 +62,7 @@ manta_status talk_read(talk *t)
     n = os->read(t->in, t->inbox.at + t->inbox.n, CHUNK);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return MANTA_OK;
     if (n < 0 && errno != EIO && errno != ECONNRESET)
-        return manta_fail(MANTA_EIO, "reading: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "what the other side sends cannot be read: %s", strerror(errno));
     if (n <= 0) {
         t->ended = true;
         return MANTA_OK;
@@ -195,7 +195,9 @@ manta_status talk_json(const talk_message *m, json_t **out)
 
 manta_status talk_output(const talk_message *m, uint32_t *rank, int *stream)
 {
-    if (m->n < TALK_OUTPUT_HEAD) return manta_fail(MANTA_ECORRUPT, "output of %zu bytes has no head", m->n);
+    if (m->n < TALK_OUTPUT_HEAD)
+        return manta_fail(MANTA_ECORRUPT, "a message of output has %zu bytes: expected a head of %d at least",
+                          m->n, TALK_OUTPUT_HEAD);
     *rank = read_u32(m->data);
     *stream = m->data[4] == 2 ? 2 : 1;
     return MANTA_OK;

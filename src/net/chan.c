@@ -416,7 +416,8 @@ manta_status chan_peek(chan *c, frame *out)
 {
     TRY(look_ahead(c));
     if (c->f.kind >= FRAME_USER && c->f.generation != c->generation) {
-        return chan_fail(c, manta_fail(MANTA_ECORRUPT, "a message of generation %u in generation %u",
+        return chan_fail(c, manta_fail(MANTA_ECORRUPT,
+                                       "a message of generation %u has come: expected one of generation %u",
                                        c->f.generation, c->generation));
     }
     *out = c->f;

@@ -89,7 +89,7 @@ static manta_status make_memory(const char *name, size_t size, bool large, int *
         return manta_fail(MANTA_ENOSPC,
                           "reserving %zu bytes of shared memory: the machine does not have as many", size);
     int fd = memory_file(name);
-    if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "shared memory cannot be made: %s", strerror(errno));
     if (large) (void)get_large_pages(fd, size);
     int rc;
     do rc = os->fallocate(fd, 0, 0, (off_t)size);
@@ -108,7 +108,7 @@ manta_status shm_new_empty(const char *name, int *out)
 {
     int fd = memory_file(name);
 
-    if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "shared memory cannot be made: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
 }

@@ -22,7 +22,7 @@ manta_status socket_pair(int out[2])
     int fds[2];
 
     if (os->socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
-        return manta_fail(MANTA_EIO, "making a pair of sockets: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "a pair of sockets cannot be made: %s", strerror(errno));
     out[0] = fds[0];
     out[1] = fds[1];
     return MANTA_OK;
@@ -46,7 +46,7 @@ static manta_status socket_make(int *out)
 {
     int fd = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    if (fd < 0) return manta_fail(MANTA_EIO, "making a socket: %s", strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "a socket cannot be made: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
 }

@@ -22,7 +22,7 @@ manta_status events_png(int64_t height, int64_t width, int64_t channels, const u
 
     TRY(buf_try_reserve(b, n, "a PNG image"));
     if (!png_image_write_to_memory(&p, b->at + b->n, &n, 0, pixels, 0, NULL)) {
-        manta_status st = manta_fail(MANTA_EIO, "making a PNG image: %s", p.message);
+        manta_status st = manta_fail(MANTA_EIO, "a PNG image cannot be made: %s", p.message);
         png_image_free(&p);
         return st;
     }

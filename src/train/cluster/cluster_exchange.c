@@ -156,8 +156,8 @@ static manta_status receive_from(exchange *t, int rank)
         if (f.kind == CLUSTER_FAILED)
             return (st = cluster_read_failure(c, rank, p->c)) == MANTA_EBUSY ? MANTA_OK : st;
         if (f.step != t->number)
-            st = manta_fail(MANTA_ECORRUPT, "%s: a message of step %llu in step %llu", p->node,
-                            (unsigned long long)f.step, (unsigned long long)t->number);
+            st = manta_fail(MANTA_ECORRUPT, "%s sent a message of step %llu: expected one of step %llu",
+                            p->node, (unsigned long long)f.step, (unsigned long long)t->number);
         if (!st) st = place_of(t, rank, &f, &to);
         if (!st) st = chan_take(p->c, (char *)(uintptr_t)to.data + p->got, to.n - (size_t)p->got, &got);
         if (st) return cluster_lose(c, rank);

@@ -103,7 +103,7 @@ static manta_status sleep_until(group *g, int64_t number, bool *dead)
     if (word_step_number(group_committed_word(g)) >= number || membership_is_asked(&g->r)) timeout = 0;
     if (g->cutting && is_computed(g)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
-        if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
+        if (errno != EINTR) return manta_fail(MANTA_EIO, "workers cannot be waited for: %s", strerror(errno));
         g->signalled = true;
     }
     atomic_store(&g->c->controller_asleep, 0);
@@ -379,7 +379,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->event_fd < 0) {
-        st = manta_fail(MANTA_EIO, "making an event descriptor: %s", strerror(errno));
+        st = manta_fail(MANTA_EIO, "an eventfd cannot be made: %s", strerror(errno));
         goto out;
     }
     for (int i = 0; i < n_feeds; i++) {
