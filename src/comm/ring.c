@@ -1,4 +1,23 @@
-/* ring.c - channels, the frames that come on them, and sleeping; see ring.h. */
+/* ring.c - the channels of a group over the network: frames are taken from them, checked and put where they
+ * belong; sleeping until one has something; leaving. What calls send is in ring_call.c, the kinds of frames and
+ * the invariants in ring.h.
+ *
+ *     of each peer:  chan_peek ──▶ place_frame ──▶ chan_take, part by part ──▶ frame_arrived ──▶ the next frame
+ *                        │             │  │              │
+ *                        │             │  └ its place is taken: it stays at hand until the next ring_pump()
+ *                        │             └─── it is none that is awaited: MANTA_ECORRUPT, the end of the group
+ *                        └─ the channel has failed ──────┴──▶ ring_lose: `gone`, and `why`
+ *
+ * A peer is here; or it has said BYE (`left`), or ABORT (`aborted`, and `gone`), or its channel has failed
+ * (`gone`). It never comes back. What it sent before counts, so a rank that is gone is missed only by a call that
+ * still needs something of it.
+ *
+ * Who writes what: all under the group's lock, but what ring_sleep() reads without it, which is atomic: the
+ * descriptors and wants_out. Another thread ends a sleep through the eventfd `wake`.
+ *
+ * What may be changed: how long the last words and the draining of peers may take. What may not: that
+ * place_frame() looks at a frame's kind, number, item and length before a byte of it is taken, and that of one
+ * that does not fit no byte is taken. */
 #include "comm/ring.h"
 
 #include <errno.h>

@@ -1,5 +1,20 @@
-/* shm.c - the memory, joining and leaving, sleeping, and the watch over the
- * other processes; see shm.h. */
+/* shm.c - the shared memory of a group as such: where things lie in it, how a process becomes a rank and
+ * leaves, how a rank sleeps, and how it sees that another is gone. What calls do in it is in shm_call.c; the
+ * picture of the memory and the invariants of steps are in shm.h.
+ *
+ *     map_group ──▶ take the rank ──▶ wait_for_all ──▶ start_watch ──▶ calls ──▶ shm_close
+ *         │         (pid, 0 to ours)   │                │                         left = 1
+ *         ▼              ▼             ▼                ▼
+ *      refused        refused         error, failed = 1, left = 1: the others' wait ends with our sentence
+ *
+ * Who writes what: the head is written by shm_group_new(), before anybody has the descriptor; each process checks
+ * its copy of it and uses that copy alone. Of a shm_rank its own process writes pid, left, error and failed, each
+ * once; anyone rings its bell. dead[], in this process's own memory, is written by the watcher, a thread that
+ * waits for the pidfds of the others, and by start_watch() before there is one.
+ *
+ * What may be changed: the sizes of slots and cells (sizes.h), which the others read from the head. What may not:
+ * that `error` is whole before `failed` is set; that whoever sets pid, left or failed rings all bells afterwards;
+ * and that a waiter arms its bell before it looks. */
 #include "comm/shm.h"
 
 #include <errno.h>

@@ -1,5 +1,25 @@
-/* daemon_guests.c - who comes through the node socket: programs that join, and people who
- * look. Everyone must be the same user and speak the same protocol. */
+/* daemon_guests.c - who comes through the node socket: programs that join, and people who look. Everyone must
+ * be the same user and speak the same protocol.
+ *
+ *     accepted ──▶ guest ──HELLO as a viewer──▶ greeted ──QUERY, STACK──▶ rows and texts, as often as it asks
+ *        │          │ │                           └──────STOP──▶ the node ends
+ *        │          │ └─HELLO as a driver──▶ a client; the guest is freed, its descriptor lives on
+ *        ▼          └─another message first──▶ its connection is closed
+ *     of another user, without a pid, or one too many: turned away
+ *
+ * A greeting that does not fit is answered with REFUSED and the reason; the guest may greet again or go.
+ *
+ * Who writes what: all is done by the daemon's one thread. Nobody is waited for: what a guest's socket does not
+ * take at once is queued in its outbox and sent when there is room. A question for a worker's stack travels on:
+ * the daemon asks the worker under a number (guest.stack), and daemon_stack_answer() finds by it who wanted to
+ * know.
+ *
+ * Two more things are here because who looks wants them: the traces of the last dead workers (daemon_remember()),
+ * and what detached actors print when their driver is gone, which goes to the daemon's stderr.
+ *
+ * What may be changed: how many guests and traces of dead workers there may be, and how many messages of one guest
+ * are read at a turn. What may not: that no guest is ever waited for, and that an object list is cut to its
+ * largest, so that a node with a million objects answers too. */
 #include "task/daemon.h"
 
 #include <errno.h>

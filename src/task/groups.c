@@ -1,5 +1,21 @@
-/* groups.c - placement groups as a process that uses them sees them. The lock
- * is held, but where a public function takes it. */
+/* groups.c - placement groups as a process that uses them sees them: what it knows of each, and the public
+ * calls. The daemon decides where a group lies and when (daemon_groups.c, registry.c).
+ *
+ *     a group here:   unknown ──made here, or the daemon was asked──▶ known ──removed──▶ gone ──▶ freed at the end
+ *     its object:     pending ──the daemon has placed the bundles──▶ ready              failed, by the daemon
+ *
+ * A group and the object that stands for its being there have one number: to wait for the group is to wait for
+ * that object. A link keeps the sizes of the bundles, so that a call that can never fit is refused here and at
+ * once; they never change. A link that is gone stays, and whatever names it fails with the reason. It becomes gone
+ * when the daemon says so to all processes (PROTO_GROUP_GONE), and in the process that removes it already then, so
+ * that calls made after that fail at once. With a local runtime there is no daemon: a group is ready when it is
+ * made.
+ *
+ * Who writes what: everything under rt->lock, which public functions take and the others have. group_ask() gives
+ * it away while the daemon answers: another thread may have added the link by then, and group_add() finds it.
+ *
+ * What may be changed: the sentences, and what is refused here before the daemon is asked. What may not: that a
+ * link stays when its group is gone, so that whatever names the group finds out. */
 #include "task/group_link.h"
 
 #include <stdio.h>

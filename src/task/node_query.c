@@ -1,5 +1,20 @@
-/* node_query.c - manta/node.h: starting, stopping and looking at nodes, from outside
- * of any. What a daemon or a worker says is checked as if a stranger said it. */
+/* node_query.c - manta/node.h: starting, stopping and looking at nodes, from outside of any.
+ *
+ *     this process                               the daemon (daemon_guests.c)
+ *       connect, HELLO as a viewer ─────────────▶  refused unless of this version and user
+ *       QUERY, which rows ──────────────────────▶
+ *       the view grows, row by row ◀─────────────  NODE, JOB..., WORKER... with a trace each, ACTOR..., OBJECT..., END
+ *       STACK of a worker ──────────────────────▶  asks the worker
+ *       a text ◀─────────────────────────────────  STACK_IS
+ *       STOP, and wait for its end ─────────────▶  ends; who does not within the time is killed
+ *
+ * Each function that speaks with a node opens a connection of its own and closes it; nothing is kept between
+ * calls, and there is no lock, because nothing is shared. What a worker does now and did before is read from its
+ * trace, memory that the worker goes on writing.
+ *
+ * What may be changed: how long an answer may take, when a log is put aside, in what order a view lists its rows.
+ * What may not: that what a daemon or a worker says is checked as if a stranger said it: numbers of kinds and
+ * states are brought into their range, and texts into their room, before they are handed out. */
 #include <manta/node.h>
 
 #include <errno.h>

@@ -1,4 +1,31 @@
-/* objects.c - the objects this process knows; see runtime.h. The lock is held. */
+/* objects.c - the objects this process knows: how entries come, become ready, are told to others, are read, and
+ * go. What the fields mean is in object.h.
+ *
+ *     object_make ─────────────────────────────────────▶ READY ◀── object_set, object_kept
+ *     object_new, object_adopt ──▶ PENDING ──────────────┘ │
+ *                                     │                    └─ lost, and made again (rebuild.c): PENDING
+ *                                     └── object_fail ──▶ FAILED
+ *     object_free: when nothing refers to the entry, uses it, makes it or waits for it
+ *
+ *     of our own objects:  private ──object_export──▶ exported: the daemon was told (ADD, or PROMISE and later ADD
+ *                          or FAIL), and counts a hold of ours, which is dropped with the entry
+ *     of others' objects:  exported from the beginning; `held` says how many holds the daemon counts for us
+ *
+ * Who writes what: every entry under rt->lock. object_make() and object_map() may give it away for a while: then
+ * the new object has no entry yet, or the entry is pinned. Bytes in a segment are written by their maker until
+ * object_sealed() and by nobody after; but a reader does not count on that: what others could still change is
+ * copied when it is checked (check_mapped()).
+ *
+ * Invariants
+ * 1. What a value contains is counted once for as long as the value is here: adopt_inner() or object_hold_inner()
+ *    when it comes, forget_inner() when it goes.
+ * 2. Before another process hears of an object the daemon does: object_export_inner() comes before the message that
+ *    has the value, and rt_flush_adds() before any other message.
+ * 3. A number in a message is looked at (object_may_be(), object_may_hold()) before an entry is made for it: one of
+ *    ours that was not given out yet would take the place of the object that gets it.
+ *
+ * What may be changed: from which size on the lock is given away for a copy, and how many ADDs wait for company
+ * (sizes.h). */
 #include "task/object.h"
 
 #include <assert.h>

@@ -1,4 +1,24 @@
-/* lockstep.c - the shards of a step, node by node side by side. */
+/* lockstep.c - the shards of a step, node by node side by side; see lockstep.h for what it is for.
+ *
+ *     states of a shard here, in a step:
+ *
+ *       NONE ──begin──▶ FORWARD ──▶ BETWEEN ──▶ BACKWARD ──▶ DONE ──begin, the next step──▶ FORWARD
+ *                        │   ▲                   │   ▲
+ *                        └───┘ waits             └───┘ waits: the call returns, and is made again
+ *
+ *     the area:  for each node at which shards meet (a stop)
+ *       | forward: spot of shard 0 | ... | of shard V-1 | backward: spot of shard 0 | ... | of shard V-1 |
+ *       a spot:  flag of the step | its numbers
+ *
+ * Who writes what: a spot is written by whoever computes its shard, numbers first and then the flag; for shards of
+ * processes that share no memory by who receives (lockstep_find(), lockstep_arrived()). Who finds the flag of the
+ * step there leaves the spot as it is, because others may be reading it. That two processes compute a shard does
+ * no harm: they leave the same numbers. shard_run, with its activations and its pause, belongs to this process
+ * alone.
+ *
+ * What may be changed: how the area is laid out, which every process works out from the model and V. What may not:
+ * that sums are added in shard order, which decides their bits; that shards without samples take no part; and that
+ * whoever leaves the last numbers of a stop calls `told`. */
 #include "train/session/lockstep.h"
 
 #include <assert.h>

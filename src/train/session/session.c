@@ -1,4 +1,24 @@
-/* session.c - opening and closing a session; its weights and metrics. */
+/* session.c - a session is opened and closed, and what lies in its state is read and changed from outside:
+ * weights, metrics, the learning rate. Steps are in step.c, and whole trainings behind the engine (engine.h).
+ *
+ *     session_open ──▶ opened ──session_local──▶ local: threads, plans, slots ──▶ manta_session_close
+ *       engine: shards     │                        │
+ *       kernels, device    │                        └─ fork: session_after_fork() forgets threads and plans
+ *       objective, layout  └─ where the engine forks it stays so until something is computed in this process: one
+ *       state                 that has a single thread forks cleanly
+ *
+ * Everything is made in that order because each needs the one before: the engine says how many shards there are,
+ * the objective what is summed, the layout how large the state is, and the engine, or this process, has memory for
+ * it. An opening that fails closes what was made, so manta_session_close() accepts a session that is half made.
+ *
+ * Who writes what: one thread at a time uses a session. The state is its engine's while a fit computes, and the
+ * caller's between steps (engine.h, invariant 1). Who reads or changes parameters here calls session_pull()
+ * before, and session_changed() after a change, because with a device s->state is a mirror; a change also sets
+ * `touched`, so that the next step of workers starts from it. Learning rate and sums of metrics lie in the run's
+ * part of the state, which is always here.
+ *
+ * What may be changed: what is measured and how it is named. What may not: that nothing before session_local()
+ * starts a thread when the engine forks. */
 #include "train/session/session.h"
 
 #include <math.h>
