@@ -86,78 +86,126 @@ static manta_status encode_constructor(const char *name, const char *groups, uin
     return MANTA_OK;
 }
 
+/* An actor that is being started: what it was asked for, and what is made of that. */
+typedef struct actor_start {
+    const char *name; /* of its constructor */
+    const manta_task_options *o; /* may be NULL */
+    int n;
+    const manta_arg *args;
+    uint64_t id;
+    sched_shape amount;
+    char full[PROTO_NAME], groups[CONCURRENCY_TEXT]; /* "": it has no name; it has no groups */
+    buf bytes; /* the constructor's call */
+    manta_ref *inner; /* 2 n and one more: what the call refers to, and the objects made of its arguments */
+    uint64_t n_inner;
+    int done; /* arguments that are held once more */
+} actor_start;
+
+static bool start_is_named(const actor_start *s)
+{
+    return s->o && s->o->name;
+}
+
+/* Checks the options and takes from them what the actor needs. */
+static manta_status check_start(actor_start *s)
+{
+    manta_failure_kind kind;
+
+    TRY(shape_of(s->o, true, &s->amount, &kind));
+    if (strlen(s->name) > 63)
+        return manta_fail(MANTA_EINVAL, "the constructor's name has %zu bytes, at most 63 are allowed",
+                          strlen(s->name));
+    if (s->o && (s->o->concurrency_groups || s->o->method_groups))
+        TRY(concurrency_join(s->o->concurrency_groups, s->o->method_groups, s->groups));
+    return start_is_named(s) ? actor_full_name(s->o->name_space, s->o->name, s->full) : MANTA_OK;
+}
+
+/* Without a daemon the name is looked for here. *taken: the actor that has it and is wanted, else NULL. */
+static manta_status find_taken(const actor_start *s, const actor_link **taken)
+{
+    const actor_link *found = start_is_named(s) && rt->is_local ? actor_named(s->full) : NULL;
+
+    *taken = found && s->o->get_if_exists ? found : NULL;
+    return found && !*taken ? manta_fail(MANTA_EEXIST, "an actor is called %s already", s->full) : MANTA_OK;
+}
+
+static void run_constructor(const actor_start *s)
+{
+    buf answer = {0};
+    incoming *in = incoming_of(NULL, s->bytes.at, s->bytes.n), *outer = rt_current;
+
+    in->is_own = true;
+    rt_current = in;
+    (void)exec_run(in, &answer); /* a constructor is not deferred */
+    rt_current = outer;
+    incoming_free(in);
+    buf_release(&answer);
+}
+
+/* Tells the daemon, which answers when the actor has a name: *out is then the number of the actor that has it. */
+static manta_status tell_start(const actor_start *s, uint64_t *out)
+{
+    const manta_task_options *o = s->o;
+    reply r;
+    uint64_t request = rt_request_begin(PROTO_ACTOR_NEW);
+
+    if (!start_is_named(s)) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
+    wire_put_u64(&rt->out, s->id);
+    wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
+                               (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
+                               (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u) |
+                               (o && o->out_of_order ? PROTO_ACTOR_ANY_ORDER : 0u) |
+                               (o && o->with_maker ? PROTO_ACTOR_WITH_MAKER : 0u));
+    wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
+    wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
+    wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
+    wire_put_u32(&rt->out, (uint32_t)(o && o->max_pending_calls > 0 ? o->max_pending_calls : 0));
+    buf_add(&rt->out, &s->amount, sizeof s->amount);
+    wire_put_text(&rt->out, s->full);
+    wire_put_bytes(&rt->out, s->bytes.at, s->bytes.n);
+    wire_put_u64(&rt->out, s->n_inner);
+    buf_add(&rt->out, s->inner, (size_t)s->n_inner * 8);
+    if (!start_is_named(s)) {
+        rt_tell();
+        return MANTA_OK;
+    }
+    TRY(rt_request(request, &r));
+    TRY(may_be_handle(r.id));
+    *out = r.id;
+    return MANTA_OK;
+}
+
+static void release_start(actor_start *s)
+{
+    for (int i = 0; i < s->done; i++) {
+        object *o = object_find(s->args[i].kind == MANTA_KIND_REF ? s->args[i].as.id : s->inner[s->n + i].id);
+        if (o) object_unref(o);
+    }
+    mem_free(s->inner);
+    buf_release(&s->bytes);
+}
+
+/* *out: the number that the actor is to have, and then has, or that of the one which has its name. */
 static manta_status start_actor(const char *name, const manta_task_options *o, int n, const manta_arg *args,
                                 uint64_t *out)
 {
-    sched_shape amount;
-    manta_failure_kind kind;
-    buf bytes = {0};
-    char full[PROTO_NAME] = "", groups[CONCURRENCY_TEXT] = "";
-    uint64_t n_inner = 0, id = *out;
-    manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
-    manta_status st = shape_of(o, true, &amount, &kind);
+    actor_start s = {.name = name, .o = o, .n = n, .args = args, .id = *out};
+    const actor_link *taken;
 
-    if (!st && strlen(name) > 63)
-        st = manta_fail(MANTA_EINVAL, "the constructor's name has %zu bytes, at most 63 are allowed",
-                        strlen(name));
-    if (!st && o && (o->concurrency_groups || o->method_groups))
-        st = concurrency_join(o->concurrency_groups, o->method_groups, groups);
-    bool named = o && o->name;
-    if (!st && named) st = actor_full_name(o->name_space, o->name, full);
-    if (!st && named && rt->is_local) {
-        actor_link *taken = actor_named(full);
-        if (taken && o->get_if_exists) {
-            *out = taken->id;
-            mem_free(inner);
-            return MANTA_OK;
-        }
-        if (taken) st = manta_fail(MANTA_EEXIST, "an actor is called %s already", full);
+    TRY(check_start(&s));
+    TRY(find_taken(&s, &taken));
+    if (taken) {
+        *out = taken->id;
+        return MANTA_OK;
     }
-    int done = 0;
-    if (!st) st = encode_constructor(name, groups, id, n, args, &bytes, inner, &n_inner, &done);
-    if (!st && rt->is_local) {
-        buf answer = {0};
-        incoming *in = incoming_of(NULL, bytes.at, bytes.n);
-        in->is_own = true;
-        incoming *outer = rt_current;
-        rt_current = in;
-        (void)exec_run(in, &answer); /* a constructor is not deferred */
-        rt_current = outer;
-        incoming_free(in);
-        buf_release(&answer);
-    } else if (!st) {
-        reply r;
-        uint64_t request = rt_request_begin(PROTO_ACTOR_NEW);
-        if (!named) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
-        wire_put_u64(&rt->out, id);
-        wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
-                                   (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
-                                   (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u) |
-                                   (o && o->out_of_order ? PROTO_ACTOR_ANY_ORDER : 0u) |
-                                   (o && o->with_maker ? PROTO_ACTOR_WITH_MAKER : 0u));
-        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
-        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
-        wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
-        wire_put_u32(&rt->out, (uint32_t)(o && o->max_pending_calls > 0 ? o->max_pending_calls : 0));
-        buf_add(&rt->out, &amount, sizeof amount);
-        wire_put_text(&rt->out, full);
-        wire_put_bytes(&rt->out, bytes.at, bytes.n);
-        wire_put_u64(&rt->out, n_inner);
-        buf_add(&rt->out, inner, (size_t)n_inner * 8);
-        if (named) {
-            st = rt_request(request, &r);
-            if (!st) st = may_be_handle(r.id);
-            if (!st) *out = r.id;
-        } else {
-            rt_tell();
-        }
-    }
-    for (int i = 0; i < done; i++) {
-        object *obj = object_find(args[i].kind == MANTA_KIND_REF ? args[i].as.id : inner[n + i].id);
-        if (obj) object_unref(obj);
-    }
-    mem_free(inner);
-    buf_release(&bytes);
+    s.inner = mem_new((size_t)n * 2 * sizeof *s.inner + 8);
+    manta_status st =
+        encode_constructor(name, s.groups, s.id, n, args, &s.bytes, s.inner, &s.n_inner, &s.done);
+    if (!st && rt->is_local)
+        run_constructor(&s);
+    else if (!st)
+        st = tell_start(&s, out);
+    release_start(&s);
     return st;
 }
 
