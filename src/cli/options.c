@@ -54,7 +54,7 @@ static int find_option(const options *o, const char *name)
     return -1;
 }
 
-static _Noreturn void unknown(const command *c, const char *dashes, const char *name)
+static _Noreturn void refuse_unknown(const command *c, const char *dashes, const char *name)
 {
     suggestion s = suggest_for(name);
 
@@ -222,7 +222,7 @@ static int check_names(const command *c, int argc, char **argv)
         if (strncmp(argv[i], "--", 2) || !strcmp(argv[i], "--help") || !strcmp(argv[i], "--usage")) continue;
         n = strcspn(name, "=");
         p = command_option(c, name, n);
-        if (!p) unknown(c, "--", strndup(name, n));
+        if (!p) refuse_unknown(c, "--", strndup(name, n));
         if (p->kind == OPTION_LATER) check_value(p, "");
         if (p->kind == OPTION_MAYBE && !name[n]) {
             join_option_value(i, &argc, argv);
@@ -287,7 +287,7 @@ static void config_entry(options *o, const char *path, const char *key, const js
     if (!strcmp(name, "model") && i < 0 && o->c->max_args) {
         if (!o->n_args && text) o->args[o->n_args++] = o->model = strdup(text);
     } else if (i < 0 || !strcmp(name, "config")) {
-        unknown(o->c, "", name);
+        refuse_unknown(o->c, "", name);
     } else if (text && !o->text[i]) {
         if (o->option[i]->kind == OPTION_FLAG && !json_is_true(v)) {
             cli_usage("%s: \"%s\" is given or not: expected true or false", path, key);

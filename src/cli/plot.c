@@ -14,7 +14,7 @@
 
 enum { ROWS = 10 };
 
-static void *grow(void *old, size_t n, size_t size)
+static void *grow_array(void *old, size_t n, size_t size)
 {
     void *at = realloc(old, (n ? n : 1) * size);
 
@@ -45,8 +45,8 @@ static plot_curve curve_of(const plot *p, const manta_run_series *s, double bega
     plot_curve c = {0};
 
     memcpy(c.name, s->name, sizeof c.name);
-    c.x = grow(NULL, (size_t)s->n, sizeof *c.x);
-    c.y = grow(NULL, (size_t)s->n, sizeof *c.y);
+    c.x = grow_array(NULL, (size_t)s->n, sizeof *c.x);
+    c.y = grow_array(NULL, (size_t)s->n, sizeof *c.y);
     for (int64_t i = 0; i < s->n; i++) {
         const manta_run_point *at = &s->points[i];
         if (p->time && !(at->time_s > 0)) continue;
@@ -71,7 +71,7 @@ static plot_panel *panel_for(plot *p, const char *name, bool other)
         }
     }
     if (other) return NULL;
-    p->panels = grow(p->panels, (size_t)p->n + 1, sizeof *p->panels);
+    p->panels = grow_array(p->panels, (size_t)p->n + 1, sizeof *p->panels);
     p->panels[p->n] = (plot_panel){.log = p->log && !is_rate(name), .rate = is_rate(name)};
     return &p->panels[p->n++];
 }
@@ -124,7 +124,7 @@ static double step_at(const manta_run_series *s, double at_s, double began_s)
 
 void plot_add_death(plot *p, double at_s, double began_s, const manta_run_series *s)
 {
-    p->deaths = grow(p->deaths, (size_t)p->n_deaths + 1, sizeof *p->deaths);
+    p->deaths = grow_array(p->deaths, (size_t)p->n_deaths + 1, sizeof *p->deaths);
     p->deaths[p->n_deaths++] = p->time ? at_s - began_s : step_at(s, at_s, began_s);
 }
 
@@ -286,7 +286,7 @@ static double column_value(const plot_curve *c, double a, double b)
 /* The row that each column of a curve is in; -1: none. Owned by the caller. */
 static int *rows_of(const plot_curve *s, int width, double first, double last, double lo, double hi)
 {
-    int *rows = grow(NULL, (size_t)width, sizeof *rows);
+    int *rows = grow_array(NULL, (size_t)width, sizeof *rows);
     double span = (last - first) / (width > 1 ? width - 1 : 1);
 
     for (int c = 0; c < width; c++) {

@@ -14,7 +14,7 @@ typedef CUresult (*find_fn)(const char *symbol, void **pfn, int version, cuuint6
 
 /* cuda.h gives functions that have changed a name with their version ("cuMemAlloc_v2"); the driver wants the
  * plain one. */
-static CUresult find(find_fn get, const char *name, void **out)
+static CUresult find_entry(find_fn get, const char *name, void **out)
 {
     char plain[64];
     size_t n = strlen(name);
@@ -36,7 +36,7 @@ static manta_status find_all(void *library, driver *d)
     if (!at) return manta_fail(MANTA_EUNSUPPORTED, "device 'gpu': the NVIDIA driver is older than CUDA 12.0");
     memcpy(&get, &at, sizeof get);
 #define DRIVER_FIND(name)                                                                                    \
-    if (find(get, TEXT(name), &at) || !at)                                                                   \
+    if (find_entry(get, TEXT(name), &at) || !at)                                                             \
         return manta_fail(MANTA_EUNSUPPORTED,                                                                \
                           "device 'gpu': the NVIDIA driver has no %s, expected one of CUDA 12.0 or later",   \
                           TEXT(name));                                                                       \
@@ -50,7 +50,7 @@ static manta_status find_all(void *library, driver *d)
     return MANTA_OK;
 }
 
-static manta_status start(const driver *d)
+static manta_status start_driver(const driver *d)
 {
     const char *why = NULL;
     CUresult r = d->cuInit(0);
@@ -74,7 +74,7 @@ static manta_status open_driver(driver *d)
         return manta_fail(MANTA_EUNSUPPORTED,
                           "device 'gpu': there is no NVIDIA driver on this machine (libcuda.so.1)");
     TRY(find_all(library, d));
-    return start(d);
+    return start_driver(d);
 }
 
 manta_status driver_open(const driver **out)

@@ -55,7 +55,7 @@ static gpu *gpu_of(device *d)
 }
 
 /* The first failure stays: what comes after it means nothing. */
-static manta_status fail(gpu *g, CUresult r, const char *what)
+static manta_status fail_call(gpu *g, CUresult r, const char *what)
 {
     const char *name = NULL, *why = NULL;
 
@@ -70,10 +70,10 @@ static manta_status fail(gpu *g, CUresult r, const char *what)
 #define CALL(g, what, call)                                                                                  \
     do {                                                                                                     \
         CUresult result_ = (g)->cu->call;                                                                    \
-        if (result_) return fail((g), result_, (what));                                                      \
+        if (result_) return fail_call((g), result_, (what));                                                 \
     } while (0)
 
-static manta_status ready(gpu *g)
+static manta_status take_context(gpu *g)
 {
     if (g->broken.code) return manta_error_raise(&g->broken);
     CALL(g, "taking the context", cuCtxSetCurrent(g->context));
@@ -88,10 +88,10 @@ static manta_status gpu_alloc(device *d, size_t size, dev_addr *out)
     CUdeviceptr at = 0;
     CUresult r;
 
-    TRY(ready(g));
+    TRY(take_context(g));
     r = g->cu->cuMemAlloc(&at, size);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) return MANTA_ENOMEM;
-    if (r) return fail(g, r, "memory");
+    if (r) return fail_call(g, r, "memory");
     *out = at;
     return MANTA_OK;
 }
@@ -100,7 +100,7 @@ static void gpu_release(device *d, dev_addr at)
 {
     gpu *g = gpu_of(d);
 
-    if (!ready(g)) (void)g->cu->cuMemFree((CUdeviceptr)at);
+    if (!take_context(g)) (void)g->cu->cuMemFree((CUdeviceptr)at);
 }
 
 /* A piece of the ring; of the other half when this one is full, whose copies must be through. */
@@ -123,7 +123,7 @@ static manta_status gpu_put(device *d, dev_addr to, const void *from, size_t siz
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
+    TRY(take_context(g));
     for (size_t at = 0, n; at < size; at += n) {
         char *piece = NULL;
         n = size - at < RING_HALF ? size - at : RING_HALF;
@@ -138,7 +138,7 @@ static manta_status gpu_wait(device *d)
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
+    TRY(take_context(g));
     CALL(g, "computing", cuStreamSynchronize(g->stream));
     return MANTA_OK;
 }
@@ -147,7 +147,7 @@ static manta_status gpu_get(device *d, void *to, dev_addr from, size_t size)
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
+    TRY(take_context(g));
     for (size_t at = 0, n; at < size; at += n) {
         char *piece = NULL;
         n = size - at < RING_HALF ? size - at : RING_HALF;
@@ -163,7 +163,7 @@ static manta_status gpu_copy(device *d, dev_addr to, dev_addr from, size_t size)
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
+    TRY(take_context(g));
     CALL(g, "a copy", cuMemcpyDtoDAsync((CUdeviceptr)to, (CUdeviceptr)from, size, g->stream));
     return MANTA_OK;
 }
@@ -172,14 +172,14 @@ static manta_status gpu_zero(device *d, dev_addr at, size_t size)
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
+    TRY(take_context(g));
     CALL(g, "clearing memory", cuMemsetD8Async((CUdeviceptr)at, 0, size, g->stream));
     return MANTA_OK;
 }
 
 /* ---- programs ---- */
 
-static manta_status launch(gpu *g, dev_launch *l)
+static manta_status launch_kernel(gpu *g, dev_launch *l)
 {
     int threads = dev_kernel_threads(l->kernel);
     int64_t blocks = l->items;
@@ -196,7 +196,7 @@ static manta_status launch(gpu *g, dev_launch *l)
     return MANTA_OK;
 }
 
-static manta_status capture(gpu *g, dev_program *p)
+static manta_status capture_graph(gpu *g, dev_program *p)
 {
     CUgraph graph = NULL;
     CUgraphExec made = NULL;
@@ -204,12 +204,12 @@ static manta_status capture(gpu *g, dev_program *p)
     manta_status st = MANTA_OK;
 
     CALL(g, "a graph", cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    for (int i = 0; i < p->n && !st; i++) st = launch(g, &p->launches[i]);
+    for (int i = 0; i < p->n && !st; i++) st = launch_kernel(g, &p->launches[i]);
     r = g->cu->cuStreamEndCapture(g->stream, &graph);
     if (!st && !r) r = g->cu->cuGraphInstantiateWithFlags(&made, graph, 0);
     if (graph) (void)g->cu->cuGraphDestroy(graph);
     if (st) return st;
-    if (r) return fail(g, r, "a graph");
+    if (r) return fail_call(g, r, "a graph");
     p->made = made;
     return MANTA_OK;
 }
@@ -218,8 +218,8 @@ static manta_status gpu_play(device *d, dev_program *p)
 {
     gpu *g = gpu_of(d);
 
-    TRY(ready(g));
-    if (!p->made) TRY(capture(g, p));
+    TRY(take_context(g));
+    if (!p->made) TRY(capture_graph(g, p));
     CALL(g, "a graph", cuGraphLaunch(p->made, g->stream));
     return MANTA_OK;
 }
@@ -228,7 +228,7 @@ static void gpu_forget(device *d, dev_program *p)
 {
     gpu *g = gpu_of(d);
 
-    if (!ready(g)) (void)g->cu->cuGraphExecDestroy(p->made);
+    if (!take_context(g)) (void)g->cu->cuGraphExecDestroy(p->made);
     p->made = NULL;
 }
 
@@ -287,7 +287,7 @@ static manta_status find_device(gpu *g, int ordinal)
     return MANTA_OK;
 }
 
-static manta_status start(gpu *g)
+static manta_status start_gpu(gpu *g)
 {
     void *ring = NULL;
 
@@ -319,7 +319,7 @@ manta_status gpu_open(int ordinal, device **out)
     g->d.ops = &gpu_ops;
     g->cu = cu;
     snprintf(g->d.name, sizeof g->d.name, "GPU %d", ordinal);
-    if ((st = find_device(g, ordinal)) || (st = start(g))) {
+    if ((st = find_device(g, ordinal)) || (st = start_gpu(g))) {
         gpu_close(&g->d);
         return st;
     }

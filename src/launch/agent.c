@@ -301,7 +301,7 @@ static void tell_end(agent *a, agent_rank *r)
     talk_post_json(&a->t, TALK_ENDED, json_pack("{s:i, s:i}", "rank", number, "status", status));
 }
 
-static bool runs(const agent *a)
+static bool rank_runs(const agent *a)
 {
     for (int i = 0; i < a->n; i++) {
         if (a->ranks[i].child.pid) return true;
@@ -373,7 +373,7 @@ void agent_run(agent *a)
 
     talk_greet(&a->t);
     talk_post_json(&a->t, TALK_HELLO, json_pack("{s:s}", "version", MANTA_VERSION_TEXT));
-    while (runs(a) || !(a->bye || a->alone || a->asked)) take_step(a, &p);
+    while (rank_runs(a) || !(a->bye || a->alone || a->asked)) take_step(a, &p);
     send_rest(a);
     vec_release(&p);
 }

@@ -132,7 +132,7 @@ static bool is_quantity(const char *text)
     return false;
 }
 
-static manta_status refuse(const char *option, const char *value, const char *expected)
+static manta_status refuse_option(const char *option, const char *value, const char *expected)
 {
     return manta_fail(MANTA_EINVAL, "--%s \"%.60s\": expected %s", option, value, expected);
 }
@@ -140,17 +140,17 @@ static manta_status refuse(const char *option, const char *value, const char *ex
 static manta_status check_names(const manta_launch_options *o)
 {
     if (o->job && !manifest_is_name(o->job))
-        return refuse("job", o->job, "at most 52 of a to z, 0 to 9 and -, from a letter on");
+        return refuse_option("job", o->job, "at most 52 of a to z, 0 to 9 and -, from a letter on");
     if (o->space && !is_label(o->space, 63))
-        return refuse("namespace", o->space, "a namespace: a to z, 0 to 9 and -");
+        return refuse_option("namespace", o->space, "a namespace: a to z, 0 to 9 and -");
     if (o->secret && !is_object(o->secret))
-        return refuse("secret", o->secret, "the name of a Secret: a to z, 0 to 9, - and .");
+        return refuse_option("secret", o->secret, "the name of a Secret: a to z, 0 to 9, - and .");
     if (o->environment && !is_object(o->environment))
-        return refuse("env-from", o->environment, "the name of a Secret: a to z, 0 to 9, - and .");
+        return refuse_option("env-from", o->environment, "the name of a Secret: a to z, 0 to 9, - and .");
     if (o->cpus && !is_quantity(o->cpus))
-        return refuse("cpus", o->cpus, "a number such as 4 or 500m, as Kubernetes writes it");
+        return refuse_option("cpus", o->cpus, "a number such as 4 or 500m, as Kubernetes writes it");
     if (o->memory && (!is_quantity(o->memory) || strchr(o->memory, 'm')))
-        return refuse("memory", o->memory, "a number such as 16Gi, as Kubernetes writes it");
+        return refuse_option("memory", o->memory, "a number such as 16Gi, as Kubernetes writes it");
     return MANTA_OK;
 }
 
@@ -201,11 +201,11 @@ static manta_status check_variables(const char *list)
 
     for (char *name = strtok_r(names, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
         if (!is_variable(name))
-            st = refuse("export", name, "names of variables: letters, digits and _");
+            st = refuse_option("export", name, "names of variables: letters, digits and _");
         else if (was_named(names, name))
-            st = refuse("export", name, "each variable once");
+            st = refuse_option("export", name, "each variable once");
         else if (is_given(name))
-            st = refuse("export", name, "variables that pods are not given anyway");
+            st = refuse_option("export", name, "variables that pods are not given anyway");
         else if (is_secret(name))
             st =
                 manta_fail(MANTA_EINVAL,
@@ -243,9 +243,10 @@ static manta_status split_claim(const char *text, char **name, const char **path
     }
     mem_free(*name);
     *name = NULL;
-    return refuse("claim", text,
-                  "CLAIM:PATH, the name of a PersistentVolumeClaim and a folder below /, in which nothing is "
-                  "that pods need");
+    return refuse_option(
+        "claim", text,
+        "CLAIM:PATH, the name of a PersistentVolumeClaim and a folder below /, in which nothing is "
+        "that pods need");
 }
 
 /* ---- the program ---- */
@@ -505,7 +506,7 @@ static manta_status check_options(const manta_launch_options *o)
         return manta_fail(MANTA_EINVAL, "--on k8s needs --image IMAGE, in which manta is");
     TRY(manifest_check_size(name_of(o), o->nodes ? o->nodes : 1, processes_of(o)));
     if (o->folder && *o->folder != '/')
-        return refuse("folder", o->folder, "a folder of the image, from / on");
+        return refuse_option("folder", o->folder, "a folder of the image, from / on");
     if (o->variables) TRY(check_variables(o->variables));
     return check_names(o);
 }

@@ -107,7 +107,7 @@ static manta_status read_numbers(finder *f, const char *rank, const char *size, 
 /* ---- what was found ---- */
 
 /* A value as it may stand in a line: the why of one who sets variables has no lines of its own. Owned. */
-static char *shown(const char *value)
+static char *show_value(const char *value)
 {
     return manta_printable(mem_strdup(value), "");
 }
@@ -137,7 +137,7 @@ static void add_address(manta_where *w, const char *address)
 
 static void say_job(finder *f, const char *by)
 {
-    char *job = shown(f->w->job);
+    char *job = show_value(f->w->job);
 
     buf_printf(&f->why, "%s: the job is %s\n", by, job);
     mem_free(job);
@@ -240,7 +240,7 @@ static manta_status find_torchrun(finder *f)
     say_rank(f, "RANK, WORLD_SIZE and MASTER_ADDR, as torchrun sets them");
     if (port != UNKNOWN) {
         address = mem_printf(strchr(host, ':') && *host != '[' ? "[%s]:%d" : "%s:%d", host, port);
-        text = shown(address);
+        text = show_value(address);
         add_text(&f->w->addresses, &f->w->n_addresses, address, strlen(address));
         buf_printf(&f->why, "MASTER_ADDR and MASTER_PORT: rank 0 listens at %s\n", text);
         mem_free(address);

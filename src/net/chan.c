@@ -305,7 +305,7 @@ bool chan_is_idle(const chan *c)
 /* ---- receiving ---- */
 
 /* Bytes of the frame at hand, decrypted or as they came. */
-static manta_status pull(chan *c, void *out, size_t n, bool plain, size_t *got)
+static manta_status pull_bytes(chan *c, void *out, size_t n, bool plain, size_t *got)
 {
     manta_status st;
 
@@ -330,7 +330,7 @@ static manta_status read_head(chan *c)
 {
     while (c->head_n < FRAME_SIZE) {
         size_t got;
-        TRY(pull(c, c->head + c->head_n, FRAME_SIZE - c->head_n, false, &got));
+        TRY(pull_bytes(c, c->head + c->head_n, FRAME_SIZE - c->head_n, false, &got));
         if (!got) return MANTA_EBUSY;
         c->head_n += got;
     }
@@ -359,7 +359,7 @@ manta_status chan_read_small(chan *c, char *text, size_t size, size_t *n)
         return manta_fail(MANTA_ECORRUPT, "a hello or refusal of %llu bytes, expected at most %zu",
                           (unsigned long long)c->f.length, size);
     while (c->left) {
-        TRY(pull(c, text + (c->f.length - c->left), (size_t)c->left, false, &got));
+        TRY(pull_bytes(c, text + (c->f.length - c->left), (size_t)c->left, false, &got));
         if (!got) return MANTA_EBUSY;
         c->left -= got;
     }
@@ -446,7 +446,7 @@ manta_status chan_take(chan *c, void *out, size_t n, size_t *got)
     if (n > c->left) n = (size_t)c->left;
     while (*got < n) {
         size_t k;
-        st = pull(c, (char *)out + *got, n - *got, c->f.flags & FRAME_PLAIN, &k);
+        st = pull_bytes(c, (char *)out + *got, n - *got, c->f.flags & FRAME_PLAIN, &k);
         if (st) return chan_fail(c, st);
         if (!k) break;
         *got += k;

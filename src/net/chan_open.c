@@ -42,7 +42,7 @@ static manta_status connect_next(chan *c)
     return st;
 }
 
-static manta_status connecting(chan *c)
+static manta_status finish_connecting(chan *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLOUT};
     manta_status st;
@@ -75,7 +75,7 @@ static manta_status say_hello(chan *c)
     return chan_enqueue(c, &(frame){.kind = FRAME_HELLO}, &part, 1, false, (char *)(uintptr_t)part.data);
 }
 
-static manta_status proving(chan *c)
+static manta_status prove_peer(chan *c)
 {
     manta_status st = secure_handshake(c->tls);
 
@@ -94,7 +94,7 @@ static manta_status proving(chan *c)
 }
 
 /* Tells the other side why, as far as that goes without waiting. */
-static manta_status refuse(chan *c, manta_status why)
+static manta_status refuse_peer(chan *c, manta_status why)
 {
     char text[sizeof c->error.text];
     chan_part part = {.data = text};
@@ -108,7 +108,7 @@ static manta_status refuse(chan *c, manta_status why)
     return manta_fail(why, "%s", text);
 }
 
-static manta_status greeting(chan *c)
+static manta_status take_hello(chan *c)
 {
     char text[FRAME_HELLO_MAX];
     size_t n;
@@ -125,7 +125,7 @@ static manta_status greeting(chan *c)
     if (!st && strcmp(c->theirs.node, secure_peer(c->tls)))
         st = manta_fail(MANTA_EPERM, "it calls itself %s in its hello", c->theirs.node);
     if (!st && c->e->check) st = c->e->check(c->e->ctx, &c->theirs);
-    if (st) return refuse(c, st);
+    if (st) return refuse_peer(c, st);
     c->state = OPEN;
     c->sent_ns = c->heard_ns = clock_now_ns();
     return MANTA_OK;
@@ -135,9 +135,9 @@ static manta_status become_open(chan *c)
 {
     manta_status st = MANTA_OK;
 
-    if (c->state == CONNECTING) st = connecting(c);
-    if (!st && c->state == PROVING) st = proving(c);
-    if (!st && c->state == GREETING) st = greeting(c);
+    if (c->state == CONNECTING) st = finish_connecting(c);
+    if (!st && c->state == PROVING) st = prove_peer(c);
+    if (!st && c->state == GREETING) st = take_hello(c);
     if (st == MANTA_EBUSY && clock_now_ns() >= c->deadline) {
         static const char *const what[] = {"it does not take the connection", "it does not prove the key",
                                            "it does not say hello"};

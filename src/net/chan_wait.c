@@ -14,7 +14,7 @@ static bool has_input(const chan *c)
     return c->in_n > 0 || c->eof || (c->tls && secure_pending(c->tls));
 }
 
-static short wants(const chan *c, bool read)
+static short events_wanted(const chan *c, bool read)
 {
     switch (c->state) {
     case CONNECTING: return POLLOUT;
@@ -28,7 +28,7 @@ static short wants(const chan *c, bool read)
 
 /* One item before the wait: works on it, and says what to poll for. True when
  * there is no reason to wait. */
-static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
+static bool prepare_poll(chan_item *it, struct pollfd *p, int64_t *deadline)
 {
     chan *c = it->c;
     bool was_open;
@@ -46,7 +46,7 @@ static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
     if (!was_open && c->deadline < *deadline) *deadline = c->deadline;
     if (c->state == CONNECTING && c->connect_ns < *deadline) *deadline = c->connect_ns;
     if (c->state == OPEN && it->read && has_input(c)) it->ready = true;
-    *p = (struct pollfd){.fd = c->fd, .events = wants(c, it->read)};
+    *p = (struct pollfd){.fd = c->fd, .events = events_wanted(c, it->read)};
     return it->ready || (unsent && !chan_unsent(c));
 }
 
@@ -57,7 +57,7 @@ manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, i
     bool ready = false;
     int got;
 
-    for (int i = 0; i < n; i++) ready |= prepare(&items[i], &all[i], &until);
+    for (int i = 0; i < n; i++) ready |= prepare_poll(&items[i], &all[i], &until);
     for (int i = 0; i < n_fds; i++) all[n + i] = fds[i];
     got = os->poll(all, (nfds_t)(n + n_fds), ready ? 0 : clock_left_ms(until));
     for (int i = 0; got > 0 && i < n; i++) {

@@ -50,7 +50,7 @@ static int digit(char c)
     return -1;
 }
 
-static bool parse(const char *text, size_t n, unsigned char out[KEY_SIZE])
+static bool parse_key(const char *text, size_t n, unsigned char out[KEY_SIZE])
 {
     while (n && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' ')) n--;
     if (n != TEXT) return false;
@@ -100,7 +100,7 @@ manta_status key_read(const char *path, cluster_key *out)
     }
     if (got < 0) {
         st = manta_fail(MANTA_EIO, "cluster key %s: %s", path, strerror(errno));
-    } else if (!parse(text, n, out->bytes)) {
+    } else if (!parse_key(text, n, out->bytes)) {
         st = manta_fail(MANTA_ECORRUPT, "cluster key %s: expected %d hexadecimal digits", path, TEXT);
     }
 out:

@@ -51,7 +51,8 @@ bool secure_node_ok(const char *name)
 /* ---- keys ---- */
 
 /* HKDF-SHA256 of the cluster key for connections of `client` to `server`. */
-static bool derive(const cluster_key *key, const char *client, const char *server, unsigned char out[32])
+static bool derive_secret(const cluster_key *key, const char *client, const char *server,
+                          unsigned char out[32])
 {
     char info[32 + 2 * SECURE_NODE], digest[] = "SHA256";
     EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
@@ -78,7 +79,7 @@ static SSL_SESSION *session_of(secure *s, const char *client, const char *server
     const SSL_CIPHER *cipher = SSL_CIPHER_find(s->ssl, aes128_sha256);
     SSL_SESSION *session = SSL_SESSION_new();
     unsigned char psk[32];
-    bool ok = cipher && session && derive(s->c->key, client, server, psk) &&
+    bool ok = cipher && session && derive_secret(s->c->key, client, server, psk) &&
               SSL_SESSION_set1_master_key(session, psk, sizeof psk) &&
               SSL_SESSION_set1_id_context(session, session_context, sizeof session_context) &&
               SSL_SESSION_set_cipher(session, cipher) &&
@@ -171,7 +172,7 @@ static long bio_ctrl(BIO *b, int command, long x, void *p)
 
 /* ---- life ---- */
 
-static manta_status broken(const char *what)
+static manta_status fail_tls(const char *what)
 {
     unsigned long e = ERR_peek_last_error();
     const char *why = e ? ERR_reason_error_string(e) : NULL;
@@ -181,7 +182,7 @@ static manta_status broken(const char *what)
     return st;
 }
 
-static bool configure(SSL_CTX *ssl)
+static bool configure_tls(SSL_CTX *ssl)
 {
     SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_clear_options(ssl, SSL_OP_ENABLE_MIDDLEBOX_COMPAT); /* every byte counts */
@@ -211,10 +212,10 @@ manta_status secure_context_new(const cluster_key *key, const char *own, secure_
     memcpy(c->own, own, strlen(own) + 1);
     c->ssl = SSL_CTX_new(TLS_method());
     c->bio = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "manta");
-    if (!c->ssl || !c->bio || !configure(c->ssl) || !BIO_meth_set_write(c->bio, bio_write) ||
+    if (!c->ssl || !c->bio || !configure_tls(c->ssl) || !BIO_meth_set_write(c->bio, bio_write) ||
         !BIO_meth_set_read(c->bio, bio_read) || !BIO_meth_set_ctrl(c->bio, bio_ctrl)) {
         secure_context_free(c);
-        return broken("preparing TLS");
+        return fail_tls("preparing TLS");
     }
     *out = c;
     return MANTA_OK;
@@ -247,7 +248,7 @@ manta_status secure_new(secure_context *c, const char *peer, secure_io io, secur
     b = s->ssl ? BIO_new(c->bio) : NULL;
     if (!b) {
         secure_free(s);
-        return broken("making a TLS connection");
+        return fail_tls("making a TLS connection");
     }
     BIO_set_data(b, s);
     BIO_set_init(b, 1);
@@ -271,7 +272,7 @@ void secure_free(secure *s)
 
 /* ---- the handshake ---- */
 
-static manta_status refused(secure *s)
+static manta_status fail_handshake(secure *s)
 {
     ERR_clear_error();
     if (s->closed) {
@@ -294,16 +295,16 @@ manta_status secure_handshake(secure *s)
     ERR_clear_error();
     rc = SSL_do_handshake(s->ssl);
     if (rc == 1) {
-        if (!SSL_session_reused(s->ssl)) return refused(s);
+        if (!SSL_session_reused(s->ssl)) return fail_handshake(s);
         s->done = true;
         return MANTA_OK;
     }
-    if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->closed) return refused(s);
+    if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->closed) return fail_handshake(s);
     /* The listening side has answered a first message that shows no key (OpenSSL
      * would go on to ask for another key share): no reason to go on. */
     if (s->server && SSL_get_state(s->ssl) != TLS_ST_BEFORE && !SSL_session_reused(s->ssl) &&
         SSL_get_state(s->ssl) != TLS_ST_SR_CLNT_HELLO)
-        return refused(s);
+        return fail_handshake(s);
     return MANTA_EBUSY;
 }
 
@@ -326,7 +327,7 @@ manta_status secure_write(secure *s, const void *data, size_t n)
     while (done < n) {
         ERR_clear_error();
         if (!SSL_write_ex(s->ssl, (const char *)data + done, n - done, &written))
-            return broken("encrypting a message");
+            return fail_tls("encrypting a message");
         done += written;
     }
     return MANTA_OK;

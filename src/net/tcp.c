@@ -154,7 +154,7 @@ static manta_status new_socket(int family, int *out)
 }
 
 /* All addresses of this machine, of the same family and with the same port. */
-static void widen(struct sockaddr_storage *a)
+static void widen_address(struct sockaddr_storage *a)
 {
     if (a->ss_family == AF_INET) {
         ((struct sockaddr_in *)(void *)a)->sin_addr.s_addr = htonl(INADDR_ANY);
@@ -181,7 +181,7 @@ manta_status tcp_listen(const tcp_place *p, int *out)
     if (err == EADDRNOTAVAIL) { /* what others call leads here by way of a gateway */
         log_warn("an address is none of this machine's: listening on all that it has",
                  LOG_STR("address", p->text));
-        widen(&at);
+        widen_address(&at);
         err = bind_and_listen(fd, &at, p->size[0]);
     }
     if (!err) {

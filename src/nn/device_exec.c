@@ -130,7 +130,7 @@ static plan *find_plan(const device_exec *e, plan_mode mode, int64_t batch)
 }
 
 /* Programs have addresses in them: those made before are of no use when memory has moved. */
-static manta_status grow(device_exec *e, region *r, size_t size, const char *what)
+static manta_status grow_region(device_exec *e, region *r, size_t size, const char *what)
 {
     if (size <= r->size) return MANTA_OK;
     forget_programs(e);
@@ -162,7 +162,7 @@ static lowering lowering_of(const device_exec *e, const plan *p)
 }
 
 /* Bytes of scratch that the plan's nodes want. */
-static manta_status measure(const device_exec *e, const plan *p, size_t *out)
+static manta_status measure_scratch(const device_exec *e, const plan *p, size_t *out)
 {
     lowering w = lowering_of(e, p);
     unsigned parts = DEVICE_FORWARD;
@@ -180,9 +180,9 @@ static manta_status make_room(device_exec *e, const plan *p)
     size_t scratch;
     bool moved = false;
 
-    TRY(measure(e, p, &scratch));
-    TRY(grow(e, &e->block, p->block_size, "the activations of the model"));
-    TRY(grow(e, &e->scratch, scratch, "partial sums"));
+    TRY(measure_scratch(e, p, &scratch));
+    TRY(grow_region(e, &e->block, p->block_size, "the activations of the model"));
+    TRY(grow_region(e, &e->scratch, scratch, "partial sums"));
     if (p->mode == PLAN_PREDICT) return MANTA_OK;
     TRY(device_feed_grow(&e->feed, p->batch, &moved));
     if (moved) forget_programs(e);

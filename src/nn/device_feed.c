@@ -64,7 +64,7 @@ manta_status device_feed_grow(device_feed *f, int64_t batch, bool *moved)
 }
 
 /* Memory of the host for something that is converted. */
-static manta_status stage(device_feed *f, size_t size)
+static manta_status grow_staging(device_feed *f, size_t size)
 {
     if (size <= f->staged_size) return MANTA_OK;
     mem_try_free(f->staged);
@@ -84,7 +84,7 @@ manta_status device_feed_input(device_feed *f, int i, const exec_run *r, dev_add
         TRY(lower_check_input(f->m, i, &given, r->first));
         return device_put(f->d, to, given.data, manta_array_bytes(&given));
     }
-    TRY(stage(f, manta_array_bytes(&want)));
+    TRY(grow_staging(f, manta_array_bytes(&want)));
     want.data = f->staged;
     given = manta_array_of(given.dtype, want.ndim, want.shape, given.data);
     TRY(copy_strided(f->pool, &want, &given, false));
@@ -130,7 +130,7 @@ static manta_status put_target(device_feed *f, const exec_run *r, int h)
     manta_loss_call c = {.rows = rows, .classes = head->classes, .target = r->targets[h]};
 
     TRY(exec_fit_target(f->m, head, rows, &r->targets[h], weight));
-    TRY(stage(f, target_size(head, r->batch)));
+    TRY(grow_staging(f, target_size(head, r->batch)));
     TRY(head->loss.sparse ? stage_labels(f, &c, head->loss.name) : stage_floats(f, &c, head));
     TRY(device_put(f->d, f->target[h], f->staged, target_size(head, r->batch)));
     f->weight[h] = weight ? f->weight_at[h] : 0;

@@ -148,7 +148,7 @@ manta_status node_program_start(const node_config *c, int guest_fd, int *fd, int
 
 /* ---- the program's side ---- */
 
-static int refuse(manta_status st)
+static int refuse_driver(manta_status st)
 {
     buf b = {0};
 
@@ -228,7 +228,7 @@ int node_program_main(void)
     spawn_close_files((int[]){PROGRAM_FD}, 1);
     (void)os->fcntl(PROGRAM_FD, F_SETFD, FD_CLOEXEC);
     manta_status st = read_orders(&o);
-    if (st) return refuse(st);
+    if (st) return refuse_driver(st);
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     if (o.config.log_level >= MANTA_LOG_LEVEL_DEBUG && o.config.log_level <= MANTA_LOG_LEVEL_OFF)

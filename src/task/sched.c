@@ -108,7 +108,7 @@ static void client_gone(sched *s, uint64_t client, sched_actions *out)
 }
 
 /* As many are started as were idle; those that are leased have their holders asked. */
-static void renew(sched *s, uint32_t job, sched_actions *out)
+static void renew_workers(sched *s, uint32_t job, sched_actions *out)
 {
     starts *j = starts_of(&s->has.starts, job, 0);
     crew *c = &s->has.crew;
@@ -165,7 +165,7 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
     starts_table *starting = &s->has.starts;
 
     switch (e->kind) {
-    case SCHED_RENEW: renew(s, e->job, out); break;
+    case SCHED_RENEW: renew_workers(s, e->job, out); break;
     case SCHED_DEMAND: take_demand(s, e, WANTS_LEASE); break;
     case SCHED_ACTOR: take_demand(s, e, WANTS_ACTOR); break;
     case SCHED_ACTOR_CANCEL: line_forget(&s->line, e->client, WANTS_ACTOR); break;

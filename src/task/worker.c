@@ -134,7 +134,7 @@ static void start_threads(int n);
 /* This process has run as many calls of a function as it may. It behaves as one whose call waits,
  * for ever: what comes goes back to its callers. The daemon ends it when its lease is returned, and is
  * told so before it hears that this process waits: nobody is to be refused for that. */
-static void retire(void)
+static void retire_worker(void)
 {
     rt->is_retired = true;
     proto_begin(&rt->out, PROTO_RETIRE);
@@ -175,7 +175,7 @@ static void run_next_call(buf *answer)
         start_threads(places_of(c) - 1);
     }
     incoming_free(c);
-    if (rt->retires && !rt->is_retired) retire();
+    if (rt->retires && !rt->is_retired) retire_worker();
 }
 
 /* The others of a concurrent actor; the process's end is theirs. */
@@ -245,7 +245,7 @@ static void return_calls(buf *b)
 /* The actor has ended and has nothing any more, but what it has promised is to be made: a
  * reference that it returned does not fail because it was the last to be asked. And calls that it has
  * finished are to be heard of, by callers that read late. */
-static void linger(buf *b)
+static void linger_actor(buf *b)
 {
     bool lingers = is_owing();
 
@@ -288,7 +288,7 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         exec_end_selves();
         mutex_lock(&rt->lock);
         ends_selves = false;
-        linger(&answer);
+        linger_actor(&answer);
         mutex_unlock(&rt->lock);
         hooks_end();
         mutex_lock(&rt->lock);

@@ -68,18 +68,18 @@ static bool are_all_taken(void *task)
     return t->yielded <= t->call->taken || is_over(t);
 }
 
-static manta_status over(const manta_task *t)
+static manta_status fail_over(const manta_task *t)
 {
     return manta_fail(MANTA_ECANCELLED, "%s: nobody takes the items any more", t->name);
 }
 
 static manta_status wait_until(bool (*done)(void *), void *ctx, const manta_task *t, int64_t timeout_ms)
 {
-    if (rt->is_local || done(ctx)) return is_over(t) ? over(t) : MANTA_OK;
+    if (rt->is_local || done(ctx)) return is_over(t) ? fail_over(t) : MANTA_OK;
     if (rt_wait(done, ctx, timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(timeout_ms)))
         return manta_fail(MANTA_ETIMEDOUT, "%s: its items were not taken for %lld ms", t->name,
                           (long long)timeout_ms);
-    return is_over(t) ? over(t) : MANTA_OK;
+    return is_over(t) ? fail_over(t) : MANTA_OK;
 }
 
 manta_status manta_yield_room(manta_task *t, uint64_t n, uint64_t limit, int64_t timeout_ms)

@@ -24,7 +24,7 @@ static struct {
     aws_keys keys;
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void wipe(char *s)
+static void wipe_text(char *s)
 {
     if (s) explicit_bzero(s, strlen(s));
     mem_free(s);
@@ -32,9 +32,9 @@ static void wipe(char *s)
 
 void aws_keys_release(aws_keys *k)
 {
-    wipe(k->id);
-    wipe(k->secret);
-    wipe(k->token);
+    wipe_text(k->id);
+    wipe_text(k->secret);
+    wipe_text(k->token);
     *k = (aws_keys){0};
 }
 
@@ -49,7 +49,7 @@ static aws_keys copy_keys(const aws_keys *k)
 }
 
 /* A variable that is set and not empty. */
-static const char *told(const char *name)
+static const char *find_variable(const char *name)
 {
     const char *value = getenv(name);
 
@@ -58,7 +58,7 @@ static const char *told(const char *name)
 
 static bool is_yes(const char *name)
 {
-    const char *value = told(name);
+    const char *value = find_variable(name);
 
     return value && (!strcmp(value, "1") || !strcasecmp(value, "true") || !strcasecmp(value, "yes"));
 }
@@ -67,7 +67,7 @@ static bool is_yes(const char *name)
 
 static const char *profile_name(void)
 {
-    const char *p = told("AWS_PROFILE");
+    const char *p = find_variable("AWS_PROFILE");
 
     return p ? p : "default";
 }
@@ -75,7 +75,7 @@ static const char *profile_name(void)
 /* A file of ~/.aws; NULL: it is not there. Owned, give back with mem_try_free(). */
 static char *read_own(const char *variable, const char *name, size_t *n)
 {
-    const char *path = told(variable), *home = told("HOME");
+    const char *path = find_variable(variable), *home = find_variable("HOME");
     char *made = NULL;
     void *text = NULL;
 
@@ -150,7 +150,8 @@ static manta_status take_json(const char *url, const buf *text, aws_keys *out, i
     return st;
 }
 
-static manta_status ask(const char *method, const char *url, const char *header, const char *value, buf *text)
+static manta_status ask_endpoint(const char *method, const char *url, const char *header, const char *value,
+                                 buf *text)
 {
     http_call c = {
         .method = method, .url = url, .deadline = clock_deadline(ENDPOINT_MS), .connect_ms = CONNECT_MS};
@@ -172,8 +173,8 @@ static manta_status ask(const char *method, const char *url, const char *header,
 /* The token that a container shows to its endpoint; NULL: none. Owned. */
 static char *container_token(void)
 {
-    const char *path = told("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-    const char *token = told("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *path = find_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+    const char *token = find_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
     void *text = NULL;
     size_t n;
     char *out;
@@ -203,8 +204,8 @@ static bool may_be_asked(const char *url)
 
 static manta_status keys_of_container(aws_keys *out, int64_t *until_s)
 {
-    const char *full = told("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    const char *relative = told("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = find_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *relative = find_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     char *url = relative ? mem_printf("http://169.254.170.2%s", relative) : mem_strdup(full);
     char *token = container_token();
     buf text = {0};
@@ -215,13 +216,13 @@ static manta_status keys_of_container(aws_keys *out, int64_t *until_s)
             MANTA_EPERM,
             "AWS_CONTAINER_CREDENTIALS_FULL_URI cannot be used: expected https, or http on this host, "
             "without name or password");
-    } else if (!(st = ask("GET", url, token ? "Authorization" : NULL, token, &text))) {
+    } else if (!(st = ask_endpoint("GET", url, token ? "Authorization" : NULL, token, &text))) {
         st = take_json(url, &text, out, until_s);
     }
     snprintf(out->source, sizeof out->source, "the container's endpoint");
     if (text.at) explicit_bzero(text.at, text.n);
     buf_release(&text);
-    wipe(token);
+    wipe_text(token);
     mem_free(url);
     return st;
 }
@@ -232,14 +233,14 @@ static manta_status keys_of_instance(const char *endpoint, aws_keys *out, int64_
     int n = (int)strlen(endpoint) - (endpoint[strlen(endpoint) - 1] == '/');
     char *url = mem_printf("%.*s/latest/api/token", n, endpoint);
     buf token = {0}, role = {0}, text = {0};
-    manta_status st = ask("PUT", url, "X-aws-ec2-metadata-token-ttl-seconds", "300", &token);
+    manta_status st = ask_endpoint("PUT", url, "X-aws-ec2-metadata-token-ttl-seconds", "300", &token);
 
     mem_free(url);
     url = mem_printf("%.*s/latest/meta-data/iam/security-credentials/", n, endpoint);
-    if (!st) st = ask("GET", url, "X-aws-ec2-metadata-token", buf_text(&token), &role);
+    if (!st) st = ask_endpoint("GET", url, "X-aws-ec2-metadata-token", buf_text(&token), &role);
     if (!st) {
         char *inner = mem_printf("%s%.*s", url, (int)strcspn(buf_text(&role), "\r\n"), buf_text(&role));
-        st = ask("GET", inner, "X-aws-ec2-metadata-token", buf_text(&token), &text);
+        st = ask_endpoint("GET", inner, "X-aws-ec2-metadata-token", buf_text(&token), &text);
         if (!st) st = take_json(inner, &text, out, until_s);
         mem_free(inner);
     }
@@ -266,8 +267,9 @@ static manta_status no_keys(void)
 
 static manta_status find_keys(aws_keys *out, int64_t *until_s)
 {
-    const char *id = told("AWS_ACCESS_KEY_ID"), *secret = told("AWS_SECRET_ACCESS_KEY");
-    const char *token = told("AWS_SESSION_TOKEN"), *endpoint = told("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *id = find_variable("AWS_ACCESS_KEY_ID"), *secret = find_variable("AWS_SECRET_ACCESS_KEY");
+    const char *token = find_variable("AWS_SESSION_TOKEN"),
+               *endpoint = find_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     char *from;
     bool instance;
 
@@ -282,7 +284,8 @@ static manta_status find_keys(aws_keys *out, int64_t *until_s)
         return MANTA_OK;
     }
     if (keys_of_file(false, out) || keys_of_file(true, out)) return MANTA_OK;
-    if (told("AWS_CONTAINER_CREDENTIALS_FULL_URI") || told("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))
+    if (find_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") ||
+        find_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"))
         return keys_of_container(out, until_s);
     from = profile_value(true, "credential_source");
     instance = endpoint || (from && !strcasecmp(from, "Ec2InstanceMetadata"));
@@ -362,12 +365,12 @@ static manta_status check_endpoint(char *url)
 
 manta_status aws_server_get(aws_server *out)
 {
-    const char *endpoint = told("AWS_ENDPOINT_URL_S3"), *region = told("AWS_REGION");
-    const char *style = told("MANTA_S3_STYLE");
+    const char *endpoint = find_variable("AWS_ENDPOINT_URL_S3"), *region = find_variable("AWS_REGION");
+    const char *style = find_variable("MANTA_S3_STYLE");
     manta_status st = MANTA_OK;
 
-    if (!endpoint) endpoint = told("AWS_ENDPOINT_URL");
-    if (!region) region = told("AWS_DEFAULT_REGION");
+    if (!endpoint) endpoint = find_variable("AWS_ENDPOINT_URL");
+    if (!region) region = find_variable("AWS_DEFAULT_REGION");
     out->endpoint = endpoint ? mem_strdup(endpoint) : profile_value(true, "endpoint_url");
     out->region = region ? mem_strdup(region) : profile_value(true, "region");
     if (!out->region) out->region = mem_strdup("us-east-1");

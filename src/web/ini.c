@@ -11,7 +11,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static void trim(const char **at, size_t *n)
+static void trim_blanks(const char **at, size_t *n)
 {
     while (*n && is_space(**at)) ++*at, --*n;
     while (*n && is_space((*at)[*n - 1])) --*n;
@@ -27,12 +27,12 @@ static bool take_section(const char *line, size_t n, const char *section, bool *
 {
     const char *end;
 
-    trim(&line, &n);
+    trim_blanks(&line, &n);
     if (!n || *line != '[') return false;
     end = memchr(line, ']', n);
     line++;
     n = end ? (size_t)(end - line) : n - 1;
-    trim(&line, &n);
+    trim_blanks(&line, &n);
     *here = end && is_word(line, n, section);
     return true;
 }
@@ -54,8 +54,8 @@ char *ini_get(const char *text, size_t n, const char *section, const char *name)
         key_n = (size_t)(equals - key);
         value = equals + 1;
         value_n = length - key_n - 1;
-        trim(&key, &key_n);
-        trim(&value, &value_n);
+        trim_blanks(&key, &key_n);
+        trim_blanks(&value, &value_n);
         if (!is_word(key, key_n, name) || memchr(value, '\0', value_n)) continue;
         mem_free(found);
         found = mem_strndup(value, value_n);

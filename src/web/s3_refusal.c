@@ -71,7 +71,7 @@ typedef struct refusal {
     char *code, *said; /* S3's own words; never NULL */
 } refusal;
 
-static manta_status refuse(const refusal *r, manta_status st, const char *remedy)
+static manta_status refuse_request(const refusal *r, manta_status st, const char *remedy)
 {
     const s3_call *c = r->c;
     char tries[40] = "";
@@ -89,16 +89,17 @@ static manta_status refuse_clock(const refusal *r)
 
     snprintf(text, sizeof text, "this machine's clock is %lld s away from the server's: set it",
              there < 0 ? 0LL : (long long)((clock_wall_ns() - there) / 1000000000));
-    return refuse(r, MANTA_EPERM, there < 0 ? "set this machine's clock" : text);
+    return refuse_request(r, MANTA_EPERM, there < 0 ? "set this machine's clock" : text);
 }
 
 static manta_status refuse_region(const refusal *r)
 {
     char text[HTTP_FIELD + 80];
 
-    if (!r->c->http.region[0]) return refuse(r, MANTA_EINVAL, "AWS_REGION must name the bucket's region");
+    if (!r->c->http.region[0])
+        return refuse_request(r, MANTA_EINVAL, "AWS_REGION must name the bucket's region");
     snprintf(text, sizeof text, "the bucket is in region %s: set AWS_REGION", r->c->http.region);
-    return refuse(r, MANTA_EINVAL, text);
+    return refuse_request(r, MANTA_EINVAL, text);
 }
 
 static manta_status refuse_keys(const refusal *r)
@@ -118,7 +119,7 @@ static manta_status refuse_keys(const refusal *r)
                  k.source);
     }
     aws_keys_release(&k);
-    return refuse(r, MANTA_EPERM, text);
+    return refuse_request(r, MANTA_EPERM, text);
 }
 
 static manta_status fail_answer(const refusal *r)
@@ -128,20 +129,21 @@ static manta_status fail_answer(const refusal *r)
 
     if (!strcmp(code, "RequestTimeTooSkewed")) return refuse_clock(r);
     if (!strcmp(code, "NoSuchBucket"))
-        return refuse(r, MANTA_ENOENT, "there is no such bucket: make it, or correct its name");
+        return refuse_request(r, MANTA_ENOENT, "there is no such bucket: make it, or correct its name");
     if (status == 301 || status == 307 || !strcmp(code, "AuthorizationHeaderMalformed") ||
         !strcmp(code, "PermanentRedirect"))
         return refuse_region(r);
     if (status == 401 || status == 403 || !strcmp(code, "ExpiredToken") || !strcmp(code, "InvalidToken"))
         return refuse_keys(r);
-    if (status == 404) return refuse(r, MANTA_ENOENT, "there is no such object");
-    if (status == 412) return refuse(r, MANTA_EEXIST, "it is there already, or has been changed by another");
-    if (status == 507 || !strcmp(code, "QuotaExceeded")) return refuse(r, MANTA_ENOSPC, "make room");
+    if (status == 404) return refuse_request(r, MANTA_ENOENT, "there is no such object");
+    if (status == 412)
+        return refuse_request(r, MANTA_EEXIST, "it is there already, or has been changed by another");
+    if (status == 507 || !strcmp(code, "QuotaExceeded")) return refuse_request(r, MANTA_ENOSPC, "make room");
     if (status == 501 || !strcmp(code, "NotImplemented"))
-        return refuse(r, MANTA_EUNSUPPORTED, "this server cannot do it");
+        return refuse_request(r, MANTA_EUNSUPPORTED, "this server cannot do it");
     if (status == 503 || status == 429)
-        return refuse(r, MANTA_EIO, "it has too much to do: MANTA_S3_TIMEOUT_S tries for longer");
-    return refuse(r, MANTA_EIO, status >= 500 ? "the fault is the server's" : "expected 200 to 299");
+        return refuse_request(r, MANTA_EIO, "it has too much to do: MANTA_S3_TIMEOUT_S tries for longer");
+    return refuse_request(r, MANTA_EIO, status >= 500 ? "the fault is the server's" : "expected 200 to 299");
 }
 
 /* Only what can stand in a sentence. */

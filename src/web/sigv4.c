@@ -189,7 +189,7 @@ void sigv4_sign(const sigv4_request *r, const sigv4_keys *k, sigv4_result *out)
     mem_free(scope);
 }
 
-static void wipe(buf *b)
+static void wipe_bytes(buf *b)
 {
     if (b->at) explicit_bzero(b->at, b->cap);
     buf_release(b);
@@ -197,7 +197,7 @@ static void wipe(buf *b)
 
 void sigv4_release(sigv4_result *s)
 {
-    wipe(&s->canonical);
-    wipe(&s->to_sign);
-    wipe(&s->authorization);
+    wipe_bytes(&s->canonical);
+    wipe_bytes(&s->to_sign);
+    wipe_bytes(&s->authorization);
 }

@@ -9,7 +9,7 @@
 
 enum { ENTITY_MOST = 10 };
 
-static const char *find(const char *at, const char *end, const char *what, size_t n)
+static const char *find_text(const char *at, const char *end, const char *what, size_t n)
 {
     return memmem(at, (size_t)(end - at), what, n);
 }
@@ -44,7 +44,7 @@ bool xml_next(xml_span *rest, const char *name, xml_span *inner)
         return true;
     }
     closing = mem_printf("</%s>", name);
-    close = find(open, end, closing, n);
+    close = find_text(open, end, closing, n);
     mem_free(closing);
     if (!close) return false;
     *inner = (xml_span){open, (size_t)(close - open)};

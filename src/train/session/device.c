@@ -32,7 +32,7 @@ static dev_precision precision_of(const manta_session_options *o)
 }
 
 /* Why the options rule a device out, or NULL. */
-static const char *refusal(const manta_session *s, const manta_session_options *o)
+static const char *find_refusal(const manta_session *s, const manta_session_options *o)
 {
     if (s->engine.ops != &engine_local)
         return "computes in one process: leave workers, servers and cluster out";
@@ -45,7 +45,7 @@ static const char *refusal(const manta_session *s, const manta_session_options *
 
 static manta_status check_device(const manta_session *s, const manta_session_options *o)
 {
-    const char *why = refusal(s, o);
+    const char *why = find_refusal(s, o);
 
     if (why) return manta_fail(MANTA_EUNSUPPORTED, "device '%s' %s", o->device, why);
     return lower_check(s->m, &s->o);
@@ -143,7 +143,7 @@ void session_changed(manta_session *s)
     if (s->on) s->on->device_old = true;
 }
 
-static manta_status push(manta_session *s)
+static manta_status push_state(manta_session *s)
 {
     if (!s->on->device_old) return MANTA_OK;
     TRY(device_exec_put_state(s->on->x, s->state));
@@ -177,7 +177,7 @@ static manta_status launch_shards(manta_session *s, const manta_feed *f, plan_mo
 {
     int n = 0;
 
-    TRY(push(s));
+    TRY(push_state(s));
     step_collect(s, f->count);
     for (int v = 0; v < s->shards; v++) {
         int64_t lo = session_shard_begin(s, f->count, v), hi = session_shard_begin(s, f->count, v + 1);
@@ -235,7 +235,7 @@ manta_status session_device_replay(manta_session *s, int64_t times, int *kernels
 
 manta_status session_device_forward(manta_session *s, const exec_run *r)
 {
-    TRY(push(s));
+    TRY(push_state(s));
     return device_exec_run(s->on->x, r, 0, DEVICE_FORWARD);
 }
 

@@ -33,7 +33,7 @@ struct s3_log {
 };
 
 /* Puts all there is; under the lock, which it gives away meanwhile. */
-static void store(s3_log *l)
+static void store_log(s3_log *l)
 {
     uint64_t asked = l->asked;
     size_t n = l->data.n;
@@ -65,7 +65,7 @@ static void store_all_along(void *arg)
     mutex_lock(&l->lock);
     for (;;) {
         if (l->asked > l->answered) {
-            store(l);
+            store_log(l);
         } else if (l->leave) {
             break;
         } else {

@@ -34,30 +34,30 @@ manta_status storage_s3_place(const char *path, s3_place *out)
 }
 
 /* A place with the same bucket and another key, which it takes. */
-static s3_place beside(const s3_place *p, char *key)
+static s3_place place_beside(const s3_place *p, char *key)
 {
     return (s3_place){mem_strdup(p->bucket), key};
 }
 
 static s3_place mark_of(const s3_place *p)
 {
-    return beside(p, mem_printf("%s/", p->key));
+    return place_beside(p, mem_printf("%s/", p->key));
 }
 
-static s3_place inside(const s3_place *p, const char *name)
+static s3_place place_inside(const s3_place *p, const char *name)
 {
-    return beside(p, mem_printf("%s%s%s", p->key, *p->key ? "/" : "", name));
+    return place_beside(p, mem_printf("%s%s%s", p->key, *p->key ? "/" : "", name));
 }
 
 /* The folder that an unpublished one will be. */
-static s3_place settled(const s3_place *temp)
+static s3_place place_settled(const s3_place *temp)
 {
-    return beside(temp, s3_key_published(temp->key));
+    return place_beside(temp, s3_key_published(temp->key));
 }
 
 static bool has_manifest(const s3_place *folder, manta_status *st)
 {
-    s3_place m = inside(folder, S3_KEY_MANIFEST);
+    s3_place m = place_inside(folder, S3_KEY_MANIFEST);
     s3_object about;
     manta_error before;
 
@@ -378,7 +378,7 @@ static manta_status is_hidden(const s3_place *folder, const s3_entries *all, con
         size_t n = s3_key_stem(name, strlen(name));
         s3_place inner;
         if (!n || strlen(e->name) != n || memcmp(e->name, name + 1, n) != 0) continue;
-        inner = inside(folder, e->name);
+        inner = place_inside(folder, e->name);
         *hidden = !has_manifest(&inner, &st);
         s3_place_release(&inner);
     }
@@ -458,7 +458,7 @@ static manta_status remove_below(const s3_place *p, size_t *removed)
     manta_status st = s3_list(p, true, 0, &all);
 
     for (size_t i = 0; i < all.n && !st; i++) {
-        s3_place inner = inside(p, all.at[i].name);
+        s3_place inner = place_inside(p, all.at[i].name);
         if (*all.at[i].name) st = s3_remove(&inner);
         s3_place_release(&inner);
     }
@@ -476,7 +476,7 @@ static manta_status remove_below(const s3_place *p, size_t *removed)
  * meanwhile keeps that. */
 static manta_status remove_litter(const s3_place *p, size_t *removed)
 {
-    s3_place to = settled(p);
+    s3_place to = place_settled(p);
     manta_status st;
     bool published = has_manifest(&to, &st);
 
@@ -510,7 +510,7 @@ static manta_status bucket_remove_tree(void *ctx, const char *path)
  * not, and who asks next will see. */
 static manta_status put_manifest(const s3_place *to, const void *text, size_t n)
 {
-    s3_place m = inside(to, S3_KEY_MANIFEST);
+    s3_place m = place_inside(to, S3_KEY_MANIFEST);
     manta_status st = s3_put(&m, text, n, (s3_if){.absent = !s3_lease_unlocked()}, NULL);
     manta_error why;
 
@@ -553,9 +553,9 @@ static manta_status bucket_withdraw(void *ctx, const char *path)
     (void)ctx;
     TRY(s3_lease_check(path));
     TRY(storage_s3_place(path, &p));
-    mark = beside(&p, mem_printf("%.*s.%s.0" S3_KEY_LITTER, (int)(s3_key_last(p.key) - p.key), p.key,
-                                 s3_key_last(p.key)));
-    manifest = inside(&p, S3_KEY_MANIFEST);
+    mark = place_beside(&p, mem_printf("%.*s.%s.0" S3_KEY_LITTER, (int)(s3_key_last(p.key) - p.key), p.key,
+                                       s3_key_last(p.key)));
+    manifest = place_inside(&p, S3_KEY_MANIFEST);
     st = put_mark(&mark, (s3_if){0});
     if (!st) st = s3_remove(&manifest); /* the step */
     if (!st) st = remove_below(&p, &removed);
