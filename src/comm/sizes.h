@@ -12,7 +12,7 @@
 #define SHM_SLOT_MOST   ((uint64_t)128 << 10)
 #define SHM_SLOT_LEAST  ((uint64_t)16 << 10)
 #define SHM_SLOTS_TOTAL ((uint64_t)64 << 20)
-/* shm.c: the same of the cells that messages between two ranks go through. */
+/* shm.c: bytes of a cell that messages between two ranks go through: at most, at least, and of all together. */
 #define SHM_CELL_MOST   ((uint64_t)64 << 10)
 #define SHM_CELL_LEAST  ((uint64_t)256)
 #define SHM_CELLS_TOTAL ((uint64_t)4 << 20)
