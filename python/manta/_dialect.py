@@ -12,6 +12,7 @@ KINDS = {
     "memory": exceptions.OutOfMemoryError, "placement_group": exceptions.PlacementGroupError,
     "timeout": exceptions.TimeoutError, "pending_calls": exceptions.PendingCallsError,
     "stream_end": StopIteration, "out_of_band": TypeError, "exists": exceptions.SubmitError,
+    "system": exceptions.SubmitError,
 }
 
 

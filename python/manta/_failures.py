@@ -97,6 +97,7 @@ def _readable(text):
 def make(status, text, failure, payload):
     """The exception of a failure of the runtime."""
     kind = failure["kind"] if failure else STATUSES.get(status, "submit")
+    code = failure["code"] if failure else status
     text = _readable(text)
     cause = None
     if payload:
@@ -105,7 +106,7 @@ def make(status, text, failure, payload):
             kind = "actor"
         elif kind in ("task", "none", "submit") or not failure:
             return cause
-    known = {k: failure[k] for k in ("pid", "host", "function")} if failure else {}
+    known = {"pid": failure["pid"], "host": failure["host"], "function": _label(failure["function"])} if failure else {}
     if kind == "task" and failure["function"] == "manta.promise":  # src/task/promises.c
         kind = "stream_end"
     if kind == "task":  # a function in C, or an exception that could not be described
@@ -113,8 +114,10 @@ def make(status, text, failure, payload):
                                            _label(failure["function"]), None)
     if kind == "submit" and status == "not found":
         return ValueError(text)
-    if kind == "submit" and failure and failure["code"] == "busy":
+    if kind == "submit" and code == "busy":
         kind = "pending_calls"
+    if kind == "submit" and code != "invalid":
+        kind = "system"
     return _dialect.current.failure(kind, text, cause=cause, **known)
 
 

@@ -2,6 +2,7 @@
 import os
 
 NONE, UNLIMITED = -1, -2
+MOST_NAME = 63  # bytes of a name of an actor, and of a namespace
 RETRIED = 1 << 4  # the status of an exception that is to be tried again (src/python/results.c)
 
 STRATEGIES = {"default": 0, "spread": 1}
@@ -153,6 +154,16 @@ def _group_name(option, name):
     return name
 
 
+def _actor_name(option, value):
+    """A name of an actor, or its namespace, that the node can keep."""
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{option} is {value!r}, expected a text")
+    n = len(value.encode(errors="surrogatepass"))
+    if "\0" in value or n > MOST_NAME:
+        raise ValueError(f"{option} is {value!r}, expected a text without a NUL, of at most {MOST_NAME} bytes; it has {n}")
+    return value
+
+
 def actor(options):
     """(fields, how far its streams together may be ahead of their readers, or None)"""
     o, out = dict(options), {}
@@ -169,11 +180,11 @@ def actor(options):
         if (v := o.pop(name, None)) is not None:
             out[name] = bool(v)
     if (v := o.pop("name", None)) is not None:
-        if not isinstance(v, str) or not v:
-            raise TypeError(f"the name of an actor is {v!r}, expected a text")
-        out["name"] = v
+        out["name"] = _actor_name("the name of an actor", v)
     if (v := o.pop("namespace", None)) is not None:
-        out["name_space"] = v
+        out["name_space"] = _actor_name("the namespace of an actor", v)
+        if "/" in v:
+            raise ValueError(f"the namespace of an actor is {v!r}, expected a text without a '/'")
     if (v := o.pop("place_cpus", None)) is not None:
         out["place_cpus"] = _amount("place_cpus", v)
     stream_limit = o.pop("stream_limit", None)

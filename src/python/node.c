@@ -40,7 +40,7 @@ static bool set_node_field(const char *name, PyObject *value, manta_node_options
         if (f->kind == 'i') *(int *)at = (int)PyLong_AsLong(value);
         if (f->kind == 'u') *(uint64_t *)at = PyLong_AsUnsignedLongLong(value);
         if (f->kind == 'b') *(bool *)at = PyObject_IsTrue(value) == 1;
-        if (f->kind == 's') *(const char **)at = PyUnicode_AsUTF8AndSize(value, NULL);
+        if (f->kind == 's') *(const char **)at = py_text_of(name, value);
         return !PyErr_Occurred();
     }
     PyErr_Format(PyExc_ValueError, "init() has no option %s", name);

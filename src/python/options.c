@@ -67,6 +67,16 @@ static const field *field_named(const char *name)
     return NULL;
 }
 
+const char *py_text_of(const char *option, PyObject *value)
+{
+    Py_ssize_t n = 0;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &n);
+
+    if (!text || strlen(text) == (size_t)n) return text;
+    PyErr_Format(PyExc_ValueError, "%s is %R, expected a text without a NUL", option, value);
+    return NULL;
+}
+
 static bool set_field(const field *f, PyObject *value, manta_task_options *o)
 {
     void *at = (char *)o + f->at;
@@ -77,7 +87,7 @@ static bool set_field(const field *f, PyObject *value, manta_task_options *o)
     case FIELD_INT: *(int *)at = (int)PyLong_AsLong(value); break;
     case FIELD_U32: *(uint32_t *)at = (uint32_t)PyLong_AsUnsignedLong(value); break;
     case FIELD_BOOL: *(bool *)at = PyObject_IsTrue(value) == 1; break;
-    case FIELD_TEXT: *(const char **)at = PyUnicode_AsUTF8AndSize(value, NULL); break;
+    case FIELD_TEXT: *(const char **)at = py_text_of(f->name, value); break;
     case FIELD_GROUP: ((manta_placement_group *)at)->id = PyLong_AsUnsignedLongLong(value); break;
     case FIELD_STRATEGY: *(manta_call_strategy *)at = (manta_call_strategy)PyLong_AsLong(value); break;
     default: break;

@@ -268,6 +268,8 @@ typedef struct py_options {
 } py_options;
 
 bool py_options_fill(PyObject *mapping, py_options *out);
+/* The text of an option, borrowed; NULL with an exception, also when it has a NUL, behind which C would not see it. */
+const char *py_text_of(const char *option, PyObject *value);
 void py_options_release(py_options *o);
 
 enum {

@@ -102,8 +102,8 @@ def test_a_base_exception_is_one_too():
     ("worker", e.WorkerCrashedError), ("actor", e.ActorDiedError), ("unavailable", e.ActorUnavailableError),
     ("cancelled", e.TaskCancelledError), ("lost", e.ObjectLostError), ("full", e.ObjectStoreFullError),
     ("node", e.NodeDiedError), ("memory", e.OutOfMemoryError), ("placement_group", e.TaskPlacementGroupRemoved),
-    ("timeout", e.GetTimeoutError), ("impossible", e.TaskUnschedulableError), ("submit", e.RaySystemError),
-    ("pending_calls", e.PendingCallsLimitExceeded)])
+    ("timeout", e.GetTimeoutError), ("impossible", e.TaskUnschedulableError), ("submit", ValueError),
+    ("system", e.RaySystemError), ("exists", e.ActorAlreadyExistsError), ("pending_calls", e.PendingCallsLimitExceeded)])
 def test_each_kind_of_failure_has_its_class(kind, cls):
     error = RayDialect().failure(kind, "what happened")
     assert type(error) is cls and "what happened" in str(error)

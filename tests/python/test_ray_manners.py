@@ -83,6 +83,21 @@ def test_a_killed_actor_says_so_to_the_call_that_ran(ray, gate):
 
 # ---- cancels ----
 
+def test_a_cancel_names_the_function_as_people_do(ray, tmp_path):
+    @ray.remote
+    def forever(path):
+        path.touch()
+        while True:
+            pass
+
+    ref = forever.remote(tmp_path / "runs")
+    until((tmp_path / "runs").exists)
+    ray.cancel(ref, force=True)
+    with pytest.raises(ray.exceptions.TaskCancelledError) as e:
+        ray.get(ref)
+    assert "ray::forever()" in str(e.value) and e.value.function_name == "forever"
+
+
 def test_a_method_that_is_cancelled_looks_for_itself(ray, gate):
     @ray.remote(num_cpus=0)
     class A:

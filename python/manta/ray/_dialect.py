@@ -140,6 +140,8 @@ class RayDialect:
 
 CLASSES: dict[str, Any] = {
     "worker": errors.WorkerCrashedError,
+    "exists": errors.ActorAlreadyExistsError,
+    "submit": ValueError,
     "full": errors.ObjectStoreFullError,
     "memory": errors.OutOfMemoryError,
     "timeout": errors.GetTimeoutError,
