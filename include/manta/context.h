@@ -37,6 +37,7 @@ typedef struct manta_node_info {
     uint64_t tasks_done; /* tasks that have ended in this process */
     int n_worker_pids;
     int worker_pids[64];
+    char path[108]; /* of its socket, an address for manta/node.h; "": there is none */
 } manta_node_info;
 
 /* Asks the daemon. */

@@ -182,7 +182,7 @@ static void ps_json(const manta_view *v)
         const manta_view_actor *a = &v->actors[i];
         json_emit(json_pack("{s:s, s:I, s:s, s:i, s:s, s:s, s:s, s:i, s:b}", "kind", "actor", "id",
                             (json_int_t)a->id, "state", actor_state(a->state), "pid", a->pid, "name", a->name,
-                            "namespace", a->name_space, "constructor", a->constructor, "restarts",
+                            "namespace", a->name_space, "constructor", class_of(a->constructor), "restarts",
                             a->restarts, "detached", a->detached));
     }
     for (size_t i = 0; i < v->n_objects; i++) {

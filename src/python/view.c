@@ -98,21 +98,22 @@ static PyObject *view_dict(const manta_view *v)
     return NULL;
 }
 
+/* *out stays NULL where the node is in this process: nothing is beside the program then. */
 static manta_status take_view(manta_view **out)
 {
     manta_node_info info;
-    char address[16];
     manta_status st = manta_node_get(&info);
 
-    if (st) return st;
-    snprintf(address, sizeof address, "%d", info.daemon_pid);
-    return manta_view_take(address,
+    if (st || !info.daemon_pid) return st;
+    if (!info.path[0]) snprintf(info.path, sizeof info.path, "%d", info.daemon_pid); /* its socket failed */
+    return manta_view_take(info.path,
                            MANTA_VIEW_WORKERS | MANTA_VIEW_ACTORS | MANTA_VIEW_OBJECTS | MANTA_VIEW_CALLS,
                            MOST_OBJECTS, out);
 }
 
 PyObject *py_view(PyObject *self, PyObject *unused)
 {
+    static const manta_view nothing;
     manta_view *v = NULL;
     manta_status st;
     PyObject *out;
@@ -124,7 +125,7 @@ PyObject *py_view(PyObject *self, PyObject *unused)
     st = take_view(&v);
     py_come_back(left);
     if (st) return py_raise(st, (manta_ref){0});
-    out = view_dict(v);
+    out = view_dict(v ? v : &nothing);
     manta_view_free(v);
     return out;
 }

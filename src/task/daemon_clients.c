@@ -258,6 +258,7 @@ static void on_info(node *d, client *c, wire *w)
     wire_put_u32(b, n);
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->is_worker) wire_put_u32(b, (uint32_t)d->clients.at[i].value->pid);
+    wire_put_text(b, d->socket_path);
     daemon_send(d, c);
 }
 

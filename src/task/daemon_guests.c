@@ -208,12 +208,24 @@ static void query_workers(node *d, guest *g)
     }
 }
 
+/* The name and the name space of an actor, apart; of one without a name the space is its program's. */
+static void put_actor_name(const node *d, const registry_actor *a, buf *b)
+{
+    const registry_job *j = registry_find_job(d->registry, a->job);
+    const char *end = strchr(a->name, '/'); /* a space has none */
+
+    wire_put_text(b, end ? end + 1 : a->name);
+    if (end)
+        wire_put_bytes(b, a->name, (size_t)(end - a->name));
+    else
+        wire_put_text(b, j ? j->space : "");
+}
+
 static void query_actors(node *d, guest *g)
 {
     for (size_t i = 0; i < registry_actors(d->registry); i++) {
         const registry_actor *a = registry_actor_at(d->registry, i);
         const client *w = daemon_client(d, a->worker);
-        const registry_job *j = registry_find_job(d->registry, a->job);
         buf *b = proto_begin(&d->out, PROTO_QUERY_ACTOR);
         wire_put_u64(b, a->id);
         wire_put_u32(b, a->job);
@@ -221,8 +233,7 @@ static void query_actors(node *d, guest *g)
         wire_put_u32(b, w ? (uint32_t)w->pid : 0);
         wire_put_u32(b, a->detached);
         wire_put_u32(b, (uint32_t)a->restarts);
-        wire_put_text(b, a->name);
-        wire_put_text(b, j ? j->space : "");
+        put_actor_name(d, a, b);
         wire_put_text(b, a->function);
         guest_send(d, g, NULL, 0);
     }

@@ -70,7 +70,7 @@ typedef enum proto_kind {
     PROTO_FOUND, /* request, status, actor, text */
     PROTO_CANCEL_TASK, /* task, how */
     PROTO_EXIT,
-    PROTO_INFO_IS, /* request, numbers... */
+    PROTO_INFO_IS, /* request, numbers..., path of the socket */
     PROTO_REBUILD, /* object, why: of yours, and lost: make it again, or FAIL */
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
@@ -124,7 +124,7 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 13u
+#define PROTO_VERSION 14u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -78,6 +78,7 @@ static void on_info(wire *w)
         int pid = (int)wire_u32(w);
         if (x.n_worker_pids < 64) x.worker_pids[x.n_worker_pids++] = pid;
     }
+    wire_text(w, x.path, sizeof x.path);
     if (!r || wire_end(w, "info")) return;
     info_amounts(&s[0], &s[1], &x);
     r->info = x;

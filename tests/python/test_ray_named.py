@@ -1,4 +1,6 @@
-"""Names of actors: which are refused."""
+"""Names of actors: which are refused, and what the view of the node says of them."""
+import json
+
 import pytest
 
 LONGEST = "n" * 63
@@ -47,8 +49,7 @@ def test_a_name_that_is_taken_in_local_mode(local):
 def test_names_that_cannot_be_kept_are_refused_at_creation(ray, named, option, text):
     with pytest.raises(ValueError, match=WHAT_IS_WRONG):
         named.options(**{"name": "x", option: text}).remote()
-    with pytest.raises(ValueError):
-        ray.get_actor("x")
+    assert ray.util.list_named_actors(all_namespaces=True) == []
 
 
 @pytest.mark.parametrize("init, text", [({"namespace": "a\0b"}, "without a NUL")])
@@ -58,3 +59,75 @@ def test_a_namespace_of_the_program_with_a_nul(init, text):
     with pytest.raises(ValueError, match=text):
         manta.init(num_cpus=1, **init)
     assert not manta.is_initialized()
+
+
+def everything(ray):
+    """All that is made of the view of the node."""
+    state = ray.util.state
+    return [state.list_tasks(), state.list_workers(), state.list_objects(), state.list_jobs(), state.summarize_tasks(),
+            state.summarize_actors(), ray.timeline()]
+
+
+def test_names_and_namespaces_are_told_apart(ray, named):
+    here = ray.get_runtime_context().namespace
+    kept = [named.options(name="one").remote(), named.options(name="two/2", namespace="other").remote(), named.remote()]
+    ray.get([k.one.remote() for k in kept])
+    assert ray.util.list_named_actors() == ["one"]
+    both = sorted(ray.util.list_named_actors(all_namespaces=True), key=lambda row: row["name"])
+    assert both == [{"name": "one", "namespace": here}, {"name": "two/2", "namespace": "other"}]
+    rows = {(row["name"], row["ray_namespace"]) for row in ray.util.state.list_actors()}
+    assert rows == {("one", here), ("two/2", "other"), ("", here)}
+
+
+def test_the_longest_names(ray, named, python):
+    import manta
+
+    space = "s" * 63
+    kept = [named.options(name=LONGEST).remote(), named.options(name=LONGEST, namespace=space).remote()]
+    ray.get([k.one.remote() for k in kept])
+    assert ray.util.list_named_actors() == [LONGEST]
+    assert {"name": LONGEST, "namespace": space} in ray.util.list_named_actors(all_namespaces=True)
+    everything(ray)
+    done = python("-m", "manta", "ps", "--json", "--node", manta.node_info()["daemon_pid"])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    actors = [(row["name"], row["namespace"], row["constructor"]) for row in rows if row["kind"] == "actor"]
+    assert sorted(actors)[-1][:2] == (LONGEST, space) and len(actors) == 2, done.stderr
+    assert all("Named" in shown and not shown.startswith("py.") for _, _, shown in actors), actors
+
+
+def test_local_mode_has_a_view(local):
+    @local.remote
+    class A:
+        pass
+
+    kept = A.options(name="x").remote()
+    assert local.util.list_named_actors() == [] and local.util.state.list_actors() == []
+    everything(local)
+    del kept
+
+
+STARTED = """
+import manta.ray as ray
+ray.init(address="auto", namespace="here")
+@ray.remote
+class A:
+    def names(self): return ray.util.list_named_actors()
+a = A.options(name="one").remote()
+assert ray.get(a.names.remote()) == ["one"]
+assert ray.util.list_named_actors() == ["one"]
+assert [row["name"] for row in ray.util.state.list_actors()] == ["one"]
+ray.util.state.list_tasks()
+ray.timeline()
+print("fine")
+"""
+
+
+def test_a_node_that_was_started_has_a_view(python, tmp_path):
+    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    started = python("-m", "manta", "start", "--num-cpus", 2, env=env)
+    assert started.returncode == 0, started.stderr
+    try:
+        out = python("-c", STARTED, env=env)
+    finally:
+        python("-m", "manta", "stop", env=env)
+    assert out.stdout == "fine\n", out.stdout + out.stderr
