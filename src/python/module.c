@@ -115,6 +115,11 @@ static PyObject *type_named(const char *name)
 
 static int module_exec(PyObject *module)
 {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "manta is imported once in a process, by its main interpreter: this is another one");
+        return -1;
+    }
     if (py) {
         PyErr_SetString(PyExc_ImportError,
                         "manta is imported once in a process: another interpreter of it has the runtime");

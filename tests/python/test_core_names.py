@@ -37,9 +37,10 @@ def test_every_exception_is_a_manta_error_and_says_what_it_is():
         assert issubclass(cls, manta.exceptions.MantaError) and cls.__doc__
 
 
-def test_a_second_interpreter_is_refused(python):
+@pytest.mark.parametrize("first", ["manta", "sys"], ids=["after-the-main-one", "before-the-main-one"])
+def test_a_second_interpreter_is_refused(python, first):
     subinterpreters = "_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters"
-    out = python("-c", f"import manta, {subinterpreters} as s\ni = s.create()\n"
+    out = python("-c", f"import {first}, {subinterpreters} as s\ni = s.create()\n"
                        "try:\n    s.run_string(i, 'import manta')\n    print('imported')\n"
                        "except Exception as e:\n    print('once in a process' in str(e))\n")
     assert out.stdout == "True\n", out.stdout + out.stderr
