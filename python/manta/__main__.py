@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import os
 import runpy
+import subprocess
 import sys
 import types
 from typing import NoReturn
 
 USAGE = "usage: python -m manta run [-m MODULE | SCRIPT] [ARGUMENT...]"
+HELP = USAGE + """
+
+Runs a script or a module that was written for Ray: `import ray` is manta.ray in it, in its workers too."""
+OURS = """
+With Python:
+  run [-m MODULE | SCRIPT] [ARGUMENT...]    Run a program that was written for Ray: `import ray` is manta.ray"""
 
 
 def _run_script(path: str, arguments: list[str]) -> None:
@@ -42,7 +49,7 @@ def run(arguments: list[str]) -> None:
     from manta import _alias
 
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE, file=sys.stderr if not arguments else sys.stdout)
+        print(HELP if arguments else USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)
     _alias.install()
     if arguments[0] == "-m":
@@ -67,6 +74,14 @@ def _find_program() -> str:
     sys.exit(f"manta: the program is neither in {here}/_lib nor in {tree}; only `run` and `launch` are here")
 
 
+def _show_help(path: str) -> NoReturn:
+    """The program's own help, and what there is beside it."""
+    code = subprocess.call([path, *sys.argv[1:]])
+    if code == 0:
+        print(OURS)
+    sys.exit(code)
+
+
 def program() -> NoReturn:
     """What `manta` at a prompt calls: `run` and `launch` are ours, all else the program's."""
     if sys.argv[1:2] == ["run"]:
@@ -76,7 +91,11 @@ def program() -> NoReturn:
         from manta import _launch
 
         sys.exit(_launch.launch(sys.argv[2:]))
+    if sys.argv[1:] == ["help", "run"]:
+        run(["--help"])
     path = _find_program()
+    if sys.argv[1:] in (["help"], ["--help"], ["-h"]):
+        _show_help(path)
     os.execv(path, ["manta", *sys.argv[1:]])
 
 

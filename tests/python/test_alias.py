@@ -115,6 +115,13 @@ def test_wrong_use_is_said(python, arguments):
     assert done.returncode in (1, 2) and done.stderr.startswith(("usage:", "manta run:")), done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["help", "run"], ["run", "--help"], ["--help"], ["help"]])
+def test_help_knows_run(python, arguments):
+    done = python("-m", "manta", *arguments)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "run [-m MODULE | SCRIPT] [ARGUMENT...]" in done.stdout and "`import ray` is manta.ray" in done.stdout
+
+
 def test_the_program_is_reached(python):
     done = python("-m", "manta", "--version")
     assert (done.returncode, done.stdout.split()[:1]) == (0, ["manta"]), done.stderr
