@@ -21,6 +21,11 @@ class A:
     (f, {"num_returns": -1}, ValueError, "The keyword 'num_returns' only accepts None"),
     (f, {"num_returns": "some"}, ValueError, "The keyword 'num_returns' only accepts None"),
     (f, {"num_gpus": 1e-7}, ValueError, "cannot go beyond 0.0001"),
+    (f, {"num_gpus": 1e-10}, ValueError, "cannot go beyond 0.0001: it is 0 or a multiple"),
+    (f, {"num_cpus": 0.00015}, ValueError, "cannot go beyond 0.0001: it is 0 or a multiple"),
+    (A, {"resources": {"disk": 1e-10}}, ValueError, "resource disk cannot go beyond 0.0001"),
+    (f, {"num_cpus": float("inf")}, ValueError, "must be a number, and is inf"),
+    (f, {"num_cpus": float("nan")}, ValueError, "must be a number, and is nan"),
     (f, {"num_cpus": -1}, ValueError, "cannot be negative"),
     (f, {"resources": {"CPU": 1}}, ValueError, "num_cpus"),
     (f, {"resources": {"memory": 1}}, ValueError, "memory"),
@@ -51,6 +56,19 @@ def test_what_is_not_here_is_said_by_the_call(it, given):
     remote = ray.remote(**given)(it)
     with pytest.raises(NotImplementedError, match="not part of manta.ray"):
         remote.remote()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("amount", [0, 0.0, 0.0001, 0.3, 0.1 + 0.2, 2, 2.5, 1e6 / 3 // 1 + 0.0001])
+def test_amounts_of_four_decimal_places_are_taken(amount):
+    ray.remote(num_cpus=amount, resources={"disk": amount})(f)
+
+
+@pytest.mark.parametrize("given, text", [({"address": 5}, "address must be a string or None, not <class 'int'>"),
+                                         ({"job_config": 5}, "job_config must be a JobConfig or a dictionary")])
+def test_wrong_types_of_init_are_named(given, text):
+    with pytest.raises(TypeError, match=text):
+        ray.init(num_cpus=1, **given)
     assert not ray.is_initialized()
 
 

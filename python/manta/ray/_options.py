@@ -7,6 +7,7 @@ NotImplementedError.
 """
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Callable, Mapping, Optional
 
@@ -44,8 +45,11 @@ def _quantity(name: str, value: Any) -> Optional[str]:
         return None
     if value < 0:
         return f"The quantity of resource {name} cannot be negative"
-    if isinstance(value, float) and value != 0 and abs(value * UNIT - round(value * UNIT)) > 1e-6:
-        return f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001"
+    if not math.isfinite(value):
+        return f"The quantity of resource {name} must be a number, and is {value}"
+    if isinstance(value, float) and not math.isclose(value * UNIT, round(value * UNIT), rel_tol=1e-12):
+        return (f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001: it is 0 or a multiple "
+                f"of 0.0001, and {value!r} is not")
     return None
 
 

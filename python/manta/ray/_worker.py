@@ -67,6 +67,8 @@ def _address(address: Optional[str]) -> Optional[str]:
     """Ray's words for which node, in ours."""
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or None
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f"address must be a string or None, not {type(address)}")
     if address is None or address in ("local", "auto"):
         return address
     if address.startswith("ray://"):
@@ -108,6 +110,8 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     config = kwargs.get("job_config") or JobConfig()
     if isinstance(config, dict):
         config = JobConfig(**config)
+    if not isinstance(config, JobConfig):
+        raise TypeError(f"job_config must be a JobConfig or a dictionary of its arguments, not {type(config)}")
     namespace = namespace or config.ray_namespace or _dialect.current.namespace()
     environment = _runtime_env.parts(runtime_env if runtime_env is not None else config.runtime_env)
     try:
