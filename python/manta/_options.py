@@ -2,7 +2,7 @@
 import os
 
 NONE, UNLIMITED = -1, -2
-MOST_NAME = 63  # bytes of a name of an actor, and of a namespace
+MOST_NAME = 63  # bytes of a name of an actor or a call, and of a namespace
 RETRIED = 1 << 4  # the status of an exception that is to be tried again (src/python/results.c)
 
 STRATEGIES = {"default": 0, "spread": 1}
@@ -105,7 +105,9 @@ def _of_call(o, out):
     elif retry:
         out["retry_errors"] = True
     if (v := o.pop("name", None)) is not None:
-        out["name"] = v[:63]
+        if not isinstance(v, str):
+            raise TypeError(f"the name of a call is {v!r}, expected a text")
+        out["name"] = v.encode(errors="replace")[:MOST_NAME].decode(errors="ignore")
     if (v := o.pop("stream_window", None)) is not None:
         out["stream_window"] = UNLIMITED if v == -1 else _at_least("stream_window", v, 1)
     if (v := o.pop("num_objects_per_yield", None)) is not None and _at_least("num_objects_per_yield", v, 1) > 1:

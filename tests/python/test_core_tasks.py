@@ -351,3 +351,13 @@ manta.shutdown()
 print("fine")
 """)
     assert out.stdout == "fine\n", out.stderr
+
+
+def test_a_long_name_of_a_call_is_cut_within_no_letter():
+    @manta.remote
+    def f():
+        return 1
+
+    assert manta.get(f.options(name="a" + "ä" * 63).remote()) == 1
+    with pytest.raises(TypeError, match="the name of a call is 5, expected a text"):
+        f.options(name=5)
