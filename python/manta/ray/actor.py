@@ -140,19 +140,14 @@ def _auto_init() -> None:
 
 
 def _started(inner: Any, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Starts an actor. That its name is taken is said here, and not by its first call."""
-    handle = inner.remote(*args, **kwargs)
-    name, namespace = given.get("name"), given.get("namespace")
-    if name and not given.get("get_if_exists"):
-        try:
-            there = manta.get_actor(name, namespace=namespace)
-        except Exception:       # it has ended by now
-            return handle
-        if there.id != handle.id:
-            raise ActorAlreadyExistsError(f"The name {name} (namespace={namespace}) is already taken. Please use a "
-                                          "different name or get the existing actor using "
-                                          f"ray.get_actor('{name}', namespace='{namespace}')")
-    return handle
+    """Starts an actor. That its name is taken is said here, in Ray's words, and not by its first call."""
+    try:
+        return inner.remote(*args, **kwargs)
+    except ActorAlreadyExistsError:
+        name, namespace = given.get("name"), given.get("namespace")
+        raise ActorAlreadyExistsError(f"The name {name} (namespace={namespace}) is already taken. Please use a "
+                                      "different name or get the existing actor using "
+                                      f"ray.get_actor('{name}', namespace='{namespace}')") from None
 
 
 class ActorClass:
