@@ -7,7 +7,8 @@ import types
 import pytest
 
 MODULES = ("manta", "manta.ray", "manta.ray.util", "manta.ray.util.queue", "manta.ray.util.actor_pool",
-           "manta.ray.util.placement_group", "manta.ray.util.scheduling_strategies", "manta.ray.util.state")
+           "manta.ray.util.placement_group", "manta.ray.util.scheduling_strategies", "manta.ray.util.state",
+           "manta.ray.util.collective")
 PARTS = {"In", "NotIn", "Exists", "DoesNotExist"}       # of conditions, which NodeLabelSchedulingStrategy shows
 
 
@@ -47,10 +48,13 @@ def cases(modules):
 RAY = """
 import sys, manta.ray
 sys.modules["ray"] = manta.ray      # as under `manta run`
-for name in ("util", "util.state", "util.scheduling_strategies", "util.queue", "util.actor_pool", "util.placement_group"):
+for name in ("util", "util.state", "util.scheduling_strategies", "util.queue", "util.actor_pool", "util.placement_group",
+             "util.collective"):
     __import__("manta.ray." + name)
     sys.modules["ray." + name] = sys.modules["manta.ray." + name]
 import ray
+from manta.ray.util import collective
+from manta.ray.util.collective import Backend, ReduceOp
 """
 PREPARED = """
 import threading, time, manta

@@ -27,7 +27,7 @@ def local():
 
 def test_a_name_that_is_taken(ray, named):
     first = named.options(name="x").remote()
-    with pytest.raises(ValueError, match="The name x .* is already taken") as e:
+    with pytest.raises(ValueError, match="name 'x' is already taken") as e:
         named.options(name="x").remote()
     assert type(e.value) is ray.exceptions.ActorAlreadyExistsError
     assert ray.get(first.one.remote()) == 1

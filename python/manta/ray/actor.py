@@ -9,7 +9,7 @@ from manta import _core, _manta, _worker
 from manta.ray import _capture, _devices, _options, _session
 from manta.ray._ids import ActorID
 from manta.ray._signature import arity, checked
-from manta.ray.exceptions import ActorAlreadyExistsError
+from manta.ray.exceptions import ActorAlreadyExistsError, RaySystemError
 from manta.ray.remote_function import Refused, decorated
 
 
@@ -140,14 +140,12 @@ def _auto_init() -> None:
 
 
 def _started(inner: Any, given: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Starts an actor. That its name is taken is said here, in Ray's words, and not by its first call."""
+    """Starts an actor. That its name is taken is said here, and not by its first call."""
     try:
         return inner.remote(*args, **kwargs)
     except ActorAlreadyExistsError:
-        name, namespace = given.get("name"), given.get("namespace")
-        raise ActorAlreadyExistsError(f"The name {name} (namespace={namespace}) is already taken. Please use a "
-                                      "different name or get the existing actor using "
-                                      f"ray.get_actor('{name}', namespace='{namespace}')") from None
+        raise ActorAlreadyExistsError(f"the name {given.get('name')!r} is already taken in its namespace: expected another, "
+                                      "get_if_exists=True, or ray.get_actor()") from None
 
 
 class ActorClass:
