@@ -312,7 +312,8 @@ def _make_method(actor, name, known, options):
         results, is_stream = 1, known.get("is_generator", False)
     if is_stream and "stream_limit" in known:
         how["limit"] = known["stream_limit"]
-    out = ActorMethod.__new__(ActorMethod, actor, name, fields or None, results, is_stream, _how(how))
+    out = ActorMethod.__new__(ActorMethod, actor, name, fields or None, results, is_stream, _how(how),
+                              known.get("is_limited", False))
     out._name, out._known, out._options, out._of = name, known, options, (actor._methods, actor._class_name)
     return out
 
@@ -446,9 +447,10 @@ class ActorClass:
 
     def _limited(self):
         """What is known of the methods of an actor with these options."""
-        if self._stream_limit is None:
-            return self._methods
-        return {name: {**known, "stream_limit": self._stream_limit} for name, known in self._methods.items()}
+        more = {"stream_limit": self._stream_limit} if self._stream_limit is not None else {}
+        if self._fields.get("max_pending_calls", 0) > 0:
+            more["is_limited"] = True
+        return {name: {**known, **more} for name, known in self._methods.items()} if more else self._methods
 
     def _is_concurrent(self):
         return bool(self._limit) or self._fields.get("max_concurrency", 1) > 1 or "concurrency_groups" in self._fields

@@ -90,7 +90,8 @@ class Actor:
 class Method:
     """A method of an actor, which it holds by itself."""
     def __new__(cls, actor: Actor, name: str, options: Mapping[str, Any] | None, results: int, stream: bool,
-                how: bytes | None = None, /) -> Method: ...
+                how: bytes | None = None, limited: bool = False, /) -> Method:
+        """limited: remote() raises when the actor has max_pending_calls calls already."""
     def remote(self, *args: Any, **kwargs: Any) -> Any: ...
     def _handle_as(self, cls: type[Actor]) -> Actor: ...
 

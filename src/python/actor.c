@@ -247,7 +247,7 @@ typedef struct py_method {
     char name[64];
     py_options options;
     int results;
-    bool is_stream;
+    bool is_stream, is_limited; /* is_limited: its actor has max_pending_calls */
     PyObject *how; /* bytes; NULL: nothing is to be said */
 } py_method;
 
@@ -255,11 +255,12 @@ static PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     PyObject *handle, *options, *how = Py_None;
     const char *name;
-    int results, is_stream;
+    int results, is_stream, is_limited = 0;
     manta_actor actor;
     (void)kwargs;
 
-    if (!PyArg_ParseTuple(args, "OsOip|O:Method", &handle, &name, &options, &results, &is_stream, &how))
+    if (!PyArg_ParseTuple(args, "OsOip|Op:Method", &handle, &name, &options, &results, &is_stream, &how,
+                          &is_limited))
         return NULL;
     if (strlen(name) > 60 || results < 0 || results > 1000)
         return PyErr_Format(PyExc_ValueError,
@@ -270,6 +271,7 @@ static PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     snprintf(m->name, sizeof m->name, "py.%s", name);
     m->results = results;
     m->is_stream = is_stream;
+    m->is_limited = is_limited;
     if (how != Py_None) m->how = Py_NewRef(how);
     if (!py_options_fill(options, &m->options)) Py_CLEAR(m);
     if (m && manta_retain((manta_ref){actor.id})) {
@@ -294,34 +296,65 @@ static void method_dealloc(PyObject *self)
 
 #define RESULTS_FEW 8
 
+/* Of an actor with max_pending_calls: a call that it refuses is an exception of whoever makes it, who may try
+ * again later. forget_refusal() comes before the call, was_refused() after it. */
+static void forget_refusal(const py_method *m)
+{
+    if (m->is_limited) (void)!manta_fail(MANTA_OK, "%s", "");
+}
+
+static bool was_refused(const py_method *m, manta_error *why)
+{
+    if (m->is_limited) manta_error_get(why);
+    return m->is_limited && why->code == MANTA_EBUSY;
+}
+
+static PyObject *raise_refusal(const manta_error *why)
+{
+    return py_raise(manta_error_raise(why), (manta_ref){0});
+}
+
 static PyObject *submit_method(const py_method *m, const py_call *c)
 {
     const manta_task_options *o = m->options.keep ? &m->options.o : NULL;
     manta_ref few[RESULTS_FEW],
         *refs = m->results > RESULTS_FEW ? malloc((size_t)m->results * sizeof *refs) : few;
+    manta_error why;
+    bool refused;
 
     if (!refs) return PyErr_NoMemory();
+    forget_refusal(m);
     if (PY_IS_SLOW(c->size)) {
         PyThreadState *left = py_leave();
         manta_actor_submit_with(m->actor, m->name, o, c->n_args, c->args, m->results, refs);
+        refused = was_refused(m, &why);
         py_come_back(left);
     } else {
         manta_actor_submit_with(m->actor, m->name, o, c->n_args, c->args, m->results, refs);
+        refused = was_refused(m, &why);
     }
     PyObject *out = py_results(refs, m->results, true);
     if (refs != few) free(refs);
+    if (refused) {
+        Py_XDECREF(out);
+        return raise_refusal(&why);
+    }
     return out;
 }
 
 static PyObject *stream_method(const py_method *m, const py_call *c)
 {
     manta_stream s;
+    manta_error why;
 
+    forget_refusal(m);
     PyThreadState *left = py_leave();
     s = manta_actor_stream_start(m->actor, m->name, m->options.keep ? &m->options.o : NULL, c->n_args,
                                  c->args);
+    bool refused = was_refused(m, &why);
+    if (refused) manta_stream_close(s);
     py_come_back(left);
-    return py_stream_take(s);
+    return refused ? raise_refusal(&why) : py_stream_take(s);
 }
 
 static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)

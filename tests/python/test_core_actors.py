@@ -317,14 +317,19 @@ def test_most_pending_calls():
             while not os.path.exists(path):
                 time.sleep(0.005)
 
+        def many(self, path):
+            yield path
+
     import tempfile
     with tempfile.TemporaryDirectory() as folder:
         s = Slow.remote()
         refs = [s.wait.remote(folder + "/go") for _ in range(2)]
-        with pytest.raises(exceptions.PendingCallsError):
-            manta.get(s.wait.remote(folder + "/go"))
+        for refused in (s.wait, s.wait.options(num_returns=0), s.wait.options(num_returns=2), s.many):
+            with pytest.raises(exceptions.PendingCallsError, match="2 calls"):
+                refused.remote(folder + "/go")      # here, and not of what it would return
         open(folder + "/go", "w").close()
         manta.get(refs)
+        assert [manta.get(r) for r in s.many.remote(1)] == [1] and manta.get(s.wait.remote(folder + "/go")) is None
 
 
 def test_inheritance():

@@ -353,6 +353,25 @@ def test_context(ray):
     assert ray.cluster_resources()["CPU"] == 2.0 and ray.nodes()[0]["Alive"]
 
 
+def test_calls_beyond_the_limit_are_refused_where_they_are_made(ray, tmp_path):
+    @ray.remote(num_cpus=0)
+    class Slow:
+        def wait(self, path, n):
+            until(lambda: os.path.exists(path))
+            return n
+
+    s = Slow.options(max_pending_calls=2).remote()
+    go, refs, refused = str(tmp_path / "go"), [], 0
+    while len(refs) < 6:            # what a program does that backs off
+        try:
+            refs.append(s.wait.remote(go, len(refs)))
+        except ray.exceptions.PendingCallsLimitExceeded:
+            refused += 1
+            open(go, "w").close()
+            ray.wait(refs, num_returns=len(refs))
+    assert refused >= 2 and ray.get(refs) == list(range(6))
+
+
 def test_what_is_idle_is_free(ray):
     @ray.remote
     def f():
