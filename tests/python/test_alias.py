@@ -32,6 +32,34 @@ def test_submodules_come_when_asked_for(python):
     assert out.split() == ["False", "True"]
 
 
+MISSING = ("dag", "workflow", "autoscaler", "job_submission", "cross_language", "util.client")
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_modules_that_are_not_supported_say_so(python, tmp_path, name):
+    parent, _, last = ("ray." + name).rpartition(".")
+    program = write(tmp_path, "program.py", f"""
+        import importlib
+        def fails(do):
+            try: do()
+            except ImportError as e:
+                assert isinstance(e, NotImplementedError) and "ray.{name} " in str(e) and "docs/from-ray-python.md" in str(e), e
+                return True
+        parent = importlib.import_module({parent!r})
+        print(fails(lambda: importlib.import_module("ray.{name}")), fails(lambda: importlib.import_module("ray.{name}.deeper")),
+              fails(lambda: importlib.import_module("manta.ray.{name}")), fails(lambda: getattr(parent, {last!r})),
+              fails(lambda: exec("from {parent} import {last}")))
+        """)
+    assert must(python("-m", "manta", "run", program)).split() == ["True"] * 5
+
+
+def test_marks_of_an_interface_change_nothing(python):
+    out = must(python("-c", "import manta._alias as a; a.install(); from ray.util.annotations import *; f = lambda: 1; "
+                            "print(all(m(f) is f and m()(f) is f and m(stability='alpha')(f) is f "
+                            "for m in (PublicAPI, DeveloperAPI, Deprecated)), issubclass(RayDeprecationWarning, DeprecationWarning))"))
+    assert out.split() == ["True", "True"]
+
+
 def test_what_is_not_there_says_so(python):
     done = python("-c", "import manta._alias as a; a.install(); import ray.tune")
     assert done.returncode == 1

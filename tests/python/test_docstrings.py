@@ -8,7 +8,7 @@ import pytest
 
 MODULES = ("manta", "manta.ray", "manta.ray.util", "manta.ray.util.queue", "manta.ray.util.actor_pool",
            "manta.ray.util.placement_group", "manta.ray.util.scheduling_strategies", "manta.ray.util.state",
-           "manta.ray.util.collective")
+           "manta.ray.util.collective", "manta.ray.util.annotations")
 PARTS = {"In", "NotIn", "Exists", "DoesNotExist"}       # of conditions, which NodeLabelSchedulingStrategy shows
 
 
@@ -49,7 +49,7 @@ RAY = """
 import sys, manta.ray
 sys.modules["ray"] = manta.ray      # as under `manta run`
 for name in ("util", "util.state", "util.scheduling_strategies", "util.queue", "util.actor_pool", "util.placement_group",
-             "util.collective"):
+             "util.collective", "util.annotations"):
     __import__("manta.ray." + name)
     sys.modules["ray." + name] = sys.modules["manta.ray." + name]
 import ray

@@ -353,6 +353,22 @@ def test_context(ray):
     assert ray.cluster_resources()["CPU"] == 2.0 and ray.nodes()[0]["Alive"]
 
 
+def test_older_names_of_the_context(ray):
+    group = ray.util.placement_group([{"CPU": 1}])
+
+    @ray.remote(num_cpus=1)
+    def where():
+        c = ray.get_runtime_context()
+        return c.task_id.hex() == c.get_task_id(), c.current_placement_group_id, c.get_resource_ids() == c.get_accelerator_ids()
+
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
+    assert ray.get(where.options(scheduling_strategy=strategy).remote()) == (True, group.id, True)
+    here = ray.get_runtime_context()
+    assert here.current_placement_group_id.is_nil() and "GPU" in here.get_resource_ids()
+    with pytest.raises(AssertionError, match="only available in a task"):
+        here.task_id
+
+
 def test_calls_beyond_the_limit_are_refused_where_they_are_made(ray, tmp_path):
     @ray.remote(num_cpus=0)
     class Slow:

@@ -11,7 +11,7 @@ from manta.ray import _worker
 
 _worker.use_dialect()
 
-from manta.ray import actor, exceptions, remote_function, runtime_context, types  # noqa: E402
+from manta.ray import _missing, actor, exceptions, remote_function, runtime_context, types  # noqa: E402
 from manta.ray import runtime_env as runtime_env  # noqa: E402
 from manta.ray._ids import (ActorID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID, WorkerID)  # noqa: E402
 from manta.ray._generator import ObjectRefGenerator  # noqa: E402
@@ -38,13 +38,15 @@ ObjectID = ObjectRef
 # Modules that are imported when they are first looked at, and names that Ray has and we do not.
 _LAZY = ("util", "cloudpickle", "experimental", "_raylet", "train", "air", "data")
 _MISSING = {"client": "Ray's client protocol", "java_function": "Java", "java_actor_class": "Java",
-            "cpp_function": "calls of C++", "dag": "graphs of calls", "LoggingConfig": "logging configurations"}
+            "cpp_function": "calls of C++", "LoggingConfig": "logging configurations"}
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
         import importlib
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _missing.MODULES:
+        _missing.refuse(name)
     if name in _MISSING:
         raise NotImplementedError(f"ray.{name}: {_MISSING[name]} are not part of manta.ray")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import manta
 from manta import _core
-from manta.ray._ids import ActorID, JobID, NodeID, TaskID, WorkerID
+from manta.ray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
 
 
 def _hex(n: Any, size: int = 8) -> str:
@@ -39,6 +39,19 @@ class RuntimeContext:
     @property
     def node_id(self) -> NodeID:
         return NodeID.from_hex(self.get_node_id())
+
+    @property
+    def task_id(self) -> TaskID:
+        """Of the call that runs here."""
+        task = self.get_task_id()
+        assert task is not None, "This property is only available in a task or an actor's method."
+        return TaskID.from_hex(task)        # type: ignore[no-any-return]
+
+    @property
+    def current_placement_group_id(self) -> PlacementGroupID:
+        """Of the group that this code runs in; nil in none."""
+        group = self.get_placement_group_id()
+        return PlacementGroupID.from_hex(group) if group else PlacementGroupID.nil()      # type: ignore[no-any-return]
 
     def get_job_id(self) -> str:
         return _hex(self._here().get("job", 1), 4)
@@ -115,6 +128,10 @@ class RuntimeContext:
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         from manta.ray import _accelerators, _devices
         return {"GPU": [str(i) for i in _devices.ids()], **_accelerators.ids()}
+
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """The older name of get_accelerator_ids()."""
+        return self.get_accelerator_ids()
 
     def get_runtime_env_string(self) -> str:
         return "{}"

@@ -11,7 +11,7 @@ __all__ = ["ActorPool", "as_completed", "deregister_serializer", "get_current_pl
            "get_node_ip_address", "get_placement_group", "inspect_serializability", "list_named_actors", "map_unordered",
            "placement_group", "placement_group_table", "register_serializer", "remove_placement_group"]
 
-_LAZY = ("accelerators", "actor_group", "collective", "iter", "joblib", "metrics", "multiprocessing", "queue",
+_LAZY = ("accelerators", "actor_group", "annotations", "client", "collective", "iter", "joblib", "metrics", "multiprocessing", "queue",
          "scheduling_strategies", "state")
 
 
