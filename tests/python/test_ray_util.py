@@ -97,6 +97,58 @@ def test_placement_groups(ray):
         ray.util.get_placement_group("none")
 
 
+def test_groups_of_the_whole_node(ray):
+    from manta.ray.util import state
+    assert state.list_placement_groups() == [] and ray.util.placement_group_table() == {}
+    placed = ray.util.placement_group([{"CPU": 1}], name="placed")
+    ray.get(placed.ready())
+    waits = ray.util.placement_group([{"CPU": 2}], strategy="STRICT_PACK")
+    kept = ray.put(1)
+
+    @ray.remote(num_cpus=0)
+    class Maker:
+        def make(self):
+            self.group = ray.util.placement_group([{"CPU": 1}], name="theirs")
+            ray.get(self.group.ready())
+            return self.group
+
+    maker = Maker.remote()
+    theirs = ray.get(maker.make.remote())
+    table = ray.util.placement_group_table()
+    assert {g: (row["state"], row["name"]) for g, row in table.items()} == {
+        placed.id.hex(): ("CREATED", "placed"), waits.id.hex(): ("PENDING", ""), theirs.id.hex(): ("CREATED", "theirs")}
+    assert table[waits.id.hex()]["strategy"] == "STRICT_PACK" and ray.get(kept) == 1
+    assert [g.name for g in state.list_placement_groups(filters=[("state", "=", "CREATED"), ("name", "!=", "theirs")])] == ["placed"]
+    assert state.get_placement_group(placed.id.hex())["bundles"][0]["unit_resources"] == {"CPU": 1.0}
+    assert state.get_placement_group("00" * 8) is None
+    ray.util.remove_placement_group(waits)
+    assert {*ray.util.placement_group_table()} == {placed.id.hex(), theirs.id.hex()}
+
+
+def test_columns_and_filters_of_lists(ray):
+    from manta.ray.util import state
+
+    @ray.remote
+    class A:
+        def f(self):
+            pass
+
+    a, group, ref = A.options(name="a").remote(), ray.util.placement_group([{"CPU": 1}]), ray.put(bytes(2 ** 20))
+    ray.get([a.f.remote(), group.ready()])
+    for noun, columns in state.COLUMNS.items():
+        lister = getattr(state, f"list_{noun}")
+        rows = lister()
+        assert rows and all({*row} == {*columns} for row in rows), noun
+        with pytest.raises(ValueError, match=f"no column 'colour' to filter by; there are {columns[0]}, "):
+            lister(filters=[("colour", "=", "red")])
+        with pytest.raises(state.RayStateApiException, match="= or !="):
+            lister(filters=[(columns[0], "<", 1)])
+    for name in ("list_runtime_envs", "list_cluster_events", "list_logs", "get_log"):
+        with pytest.raises(NotImplementedError, match=f"ray.util.state.{name}"):
+            getattr(state, name)()
+    del ref
+
+
 def test_iterators(ray):
     from manta.ray.util import iter as it
     assert list(it.from_range(4).for_each(lambda x: 2 * x).gather_sync()) == [0, 4, 2, 6]

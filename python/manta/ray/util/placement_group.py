@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence
 
 import manta
+from manta import _manta
 from manta.ray import _worker
 from manta.ray._ids import PlacementGroupID
+from manta.ray.exceptions import RayError
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 OURS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
@@ -134,18 +136,45 @@ def _bundles(info: Any) -> list[dict[str, float]]:
 
 
 def placement_group_table(placement_group: Optional[PlacementGroup] = None) -> dict[str, Any]:
-    """What is known of a group: its state, bundles, strategy.
+    """What is known of a group: its state, bundles, strategy; without one, of all groups of the node by their numbers, but
+    for those that were removed.
 
         ray.util.placement_group_table(group)["state"]
     """
     if placement_group is None:
-        raise NotImplementedError("placement_group_table() of all groups: name one")
+        return {str(row["placement_group_id"]): row for row in _all_groups()}
     info = manta.placement_group_get(placement_group._group)
-    state = "REMOVED" if info["removed"] else "CREATED" if placement_group.wait(0) else "PENDING"
+    is_placed = placement_group.wait(0) or any(o["id"] == placement_group._group.id and o["state"] == "alive"     # another process's
+                                               for o in _manta.view()["objects"])
+    return _row(placement_group, info, is_placed)
+
+
+def _row(placement_group: PlacementGroup, info: Any, is_placed: bool) -> dict[str, Any]:
+    state = "REMOVED" if info["removed"] else "CREATED" if is_placed else "PENDING"
     return {"placement_group_id": placement_group.id.hex(), "name": info["name"], "strategy": info["strategy"],
             "state": state, "bundles": dict(enumerate(_bundles(info))),
             "bundles_to_node_id": {i: _worker.nodes()[0]["NodeID"] for i in range(len(info["bundles"]))},
             "stats": {"scheduling_state": state}}
+
+
+MOST_OBJECTS = 10000        # that a picture of the node has, the largest first; a group has no size
+
+
+def _all_groups() -> list[dict[str, Any]]:
+    """What is known of each group of the node, whoever made it."""
+    _worker.auto_init()
+    objects = _manta.view()["objects"]
+    if len(objects) >= MOST_OBJECTS:
+        raise RuntimeError(f"the placement groups of a node with {MOST_OBJECTS} objects or more cannot be listed; name one")
+    out = []
+    for o in objects:
+        if o["size"] == 0:
+            try:
+                group = manta.PlacementGroup(o["id"])
+                out.append(_row(PlacementGroup(group), manta.placement_group_get(group), o["state"] == "alive"))
+            except (manta.exceptions.MantaError, RayError, ValueError):
+                continue        # it is no group, or was removed meanwhile
+    return [row for row in out if row["state"] != "REMOVED"]
 
 
 def get_current_placement_group() -> Optional[PlacementGroup]:

@@ -11,8 +11,9 @@ from manta import _manta
 from manta.ray import _worker
 from manta.ray.util.state.exception import RayStateApiException
 
-__all__ = ["RayStateApiException", "get_actor", "get_job", "get_node", "get_objects", "get_task", "get_worker", "list_actors", "list_jobs",
-           "list_nodes", "list_objects", "list_tasks", "list_workers", "summarize_actors", "summarize_objects", "summarize_tasks",
+__all__ = ["RayStateApiException", "get_actor", "get_job", "get_log", "get_node", "get_objects", "get_placement_group", "get_task",
+           "get_worker", "list_actors", "list_cluster_events", "list_jobs", "list_logs", "list_nodes", "list_objects",
+           "list_placement_groups", "list_runtime_envs", "list_tasks", "list_workers", "summarize_actors", "summarize_objects", "summarize_tasks",
            "timeline"]
 
 Row = dict[str, Any]
@@ -39,10 +40,28 @@ class StateRow(Row):
             raise AttributeError(name) from None
 
 
-def _matches(row: Row, filters: Optional[Sequence[Filter]]) -> bool:
-    for column, how, value in filters or []:
+# The columns of each list, by which it may be filtered.
+COLUMNS = {
+    "actors": ("actor_id", "class_name", "state", "job_id", "name", "ray_namespace", "node_id", "pid", "is_detached", "restarts_left"),
+    "tasks": ("task_id", "name", "func_or_class_name", "type", "state", "worker_pid", "job_id", "start_time_ms", "end_time_ms"),
+    "workers": ("worker_id", "is_alive", "worker_type", "pid", "ip", "node_id"),
+    "objects": ("object_id", "object_size", "pid", "task_status", "reference_count", "in_memory"),
+    "nodes": ("node_id", "node_ip", "state", "is_head_node", "node_name", "resources_total", "labels"),
+    "jobs": ("job_id", "type", "status", "driver_info"),
+    "placement_groups": ("placement_group_id", "name", "state", "bundles", "is_detached", "stats"),
+}
+
+
+def _check_filters(filters: Optional[Sequence[Filter]], noun: str) -> None:
+    for column, how, _ in filters or []:
         if how not in ("=", "!="):
             raise RayStateApiException(f"a filter compares by = or !=, not by {how!r}")
+        if column not in COLUMNS[noun]:
+            raise ValueError(f"list_{noun}() has no column {column!r} to filter by; there are {', '.join(COLUMNS[noun])}")
+
+
+def _matches(row: Row, filters: Optional[Sequence[Filter]]) -> bool:
+    for column, how, value in filters or []:
         if (str(row.get(column)).lower() == str(value).lower()) != (how == "="):
             return False
     return True
@@ -111,10 +130,18 @@ def _jobs() -> list[Row]:
              "driver_info": {"pid": str(j["driver_pid"])}} for j in picture()["jobs"]]
 
 
+def _placement_groups() -> list[Row]:
+    from manta.ray.util.placement_group import _all_groups
+    return [{"placement_group_id": g["placement_group_id"], "name": g["name"], "state": g["state"], "is_detached": False,
+             "stats": g["stats"], "bundles": [{"bundle_id": i, "unit_resources": amounts, "node_id": g["bundles_to_node_id"][i]}
+                                              for i, amounts in g["bundles"].items()]} for g in _all_groups()]
+
+
 def _lister(rows: Callable[[], list[Row]], noun: str) -> Callable[..., list[Any]]:
     def lister(address: Optional[str] = None, filters: Optional[Sequence[Filter]] = None, limit: int = 100,
                timeout: int = 30, detail: bool = False, raise_on_missing_output: bool = True,
                **_: Any) -> list[Any]:
+        _check_filters(filters, noun)
         return _listed(rows(), filters, limit)
     lister.__name__ = lister.__qualname__ = f"list_{noun}"
     lister.__doc__ = f"""Rows of {noun}, those that the filters [(column, '=' or '!=', value)] let through.
@@ -145,6 +172,27 @@ list_workers, get_worker = _lister(_workers, "workers"), _getter(_workers, "work
 list_objects, get_objects = _lister(_objects, "objects"), _getter(_objects, "object", "object_id")
 list_nodes, get_node = _lister(_nodes, "nodes"), _getter(_nodes, "node", "node_id")
 list_jobs, get_job = _lister(_jobs, "jobs"), _getter(_jobs, "job", "job_id")
+list_placement_groups = _lister(_placement_groups, "placement_groups")
+get_placement_group = _getter(_placement_groups, "placement_group", "placement_group_id")
+
+
+def _refuser(name: str, why: str) -> Callable[..., Any]:
+    def refuser(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"ray.util.state.{name}(): {why}")
+    refuser.__name__ = refuser.__qualname__ = name
+    refuser.__doc__ = f"""Not here: {why}.
+
+        from ray.util import state
+        try: state.{name}()
+        except NotImplementedError as e: print(e)
+    """
+    return refuser
+
+
+list_runtime_envs = _refuser("list_runtime_envs", "an environment is its worker's own, and the node keeps no list of them")
+list_cluster_events = _refuser("list_cluster_events", "the node keeps no list of events")
+list_logs = _refuser("list_logs", "what workers print goes to the program's own output, and to no files")
+get_log = _refuser("get_log", "what workers print goes to the program's own output, and to no files")
 
 
 def _summary(rows: list[Row], column: str) -> dict[str, Any]:
