@@ -209,6 +209,33 @@ def test_a_rank_that_is_killed(ray, members):
     assert [o[0] for o in each(ray, pair, lambda m, i: m.on.remote("allreduce", np.ones(1), "g"))] == [2, 2]
 
 
+def test_a_rank_that_leaves(ray, members):
+    stays, leaves = members(2)
+    ref = stays.call.remote("barrier", "g")
+    ray.get(leaves.call.remote("destroy_collective_group", "g"))
+    with pytest.raises(RuntimeError, match="rank 1"):
+        ray.get(ref, timeout=DEADLINE_S)
+
+
+def test_nothing_is_left_of_a_rank_that_is_killed_while_it_waits(ray, members):
+    import manta
+    from manta.ray.util.collective._group import address_of
+    first, second, third = members(3, None)
+    name = address_of(manta.context()["node"], ray.get_runtime_context().namespace, "g", None).removeprefix("unix:")
+
+    def is_there():
+        with open("/proc/net/unix") as f:
+            return name in f.read()
+    pid = ray.get(first.pid.remote())
+    waits = first.join.remote(2, 0)
+    until(is_there, "rank 0")
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(waits, timeout=DEADLINE_S)
+    until(lambda: not is_there(), "the end of rank 0")
+    assert ray.get([second.join.remote(2, 0), third.join.remote(2, 1)], timeout=DEADLINE_S) == [(0, 2), (1, 2)]
+
+
 def test_who_does_not_come_is_named(ray, members):
     lonely, other = members(2, None)
     with pytest.raises(TimeoutError, match="missing: .*1"):

@@ -386,6 +386,17 @@ def test_calls_beyond_the_limit_are_refused_where_they_are_made(ray, tmp_path):
             open(go, "w").close()
             ray.wait(refs, num_returns=len(refs))
     assert refused >= 2 and ray.get(refs) == list(range(6))
+    os.unlink(go)
+
+    @ray.remote(num_cpus=0)
+    def call(s):                    # a handle that came from elsewhere has the limit too, for this caller
+        ray.get(s.wait.remote(__file__, 0))
+        refs = [s.wait.remote(go, n) for n in range(2)]
+        with pytest.raises(ray.exceptions.PendingCallsLimitExceeded):
+            s.wait.remote(go, 2)
+        open(go, "w").close()
+        return ray.get(refs)
+    assert ray.get(call.remote(s), timeout=DEADLINE_S) == [0, 1]
 
 
 def test_what_is_idle_is_free(ray):
