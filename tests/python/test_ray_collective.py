@@ -251,7 +251,7 @@ def test_names_ranks_and_backends_that_are_refused(ray, members, collective):
     one, two = members(2, None)
     ray.get(one.join.remote(1, 0, "alone"))
     assert ray.get(one.on.remote("allreduce", np.ones(2), "alone")).tolist() == [1, 1]
-    with pytest.raises(RuntimeError, match="twice"):
+    with pytest.raises(RuntimeError, match="is in the group .* already"):
         ray.get(one.join.remote(1, 0, "alone"))
     for size, rank in ((2, 2), (2, -1), (0, 0), (2, 1.5)):
         with pytest.raises(ValueError, match="expected"):
@@ -265,9 +265,9 @@ def test_names_ranks_and_backends_that_are_refused(ray, members, collective):
         ray.get(one.join.remote(2, 0, ""))
     with pytest.raises(ValueError, match="gloo_timeout"):
         ray.get(one.join.remote(2, 0, "g", "gloo", 0))
-    with pytest.raises(RuntimeError, match="'g' is not initialized"):
+    with pytest.raises(RuntimeError, match="in no collective group 'g'"):
         ray.get(two.call.remote("barrier", "g"))
-    with pytest.raises(RuntimeError, match="inside a Ray actor or task"):
+    with pytest.raises(RuntimeError, match="actors and tasks"):
         collective.init_collective_group(1, 0)
     refs = [m.join.remote(2 + i, i, "sizes", "gloo", 2000) for i, m in enumerate((one, two))]
     with pytest.raises(ValueError, match="rank 1 is in a group of 3"):
@@ -305,7 +305,7 @@ def test_a_group_that_the_driver_declares(ray, members, collective):
     ray.get([m.call.remote("destroy_collective_group", "declared") for m in pair])
     collective.create_collective_group(pair, 2, [0, 1], "auto", "taken back")
     collective.destroy_collective_group("taken back")
-    with pytest.raises(RuntimeError, match="not initialized"):
+    with pytest.raises(RuntimeError, match="in no collective group"):
         ray.get(pair[0].call.remote("barrier", "taken back"))
     until(lambda: not ray.util.list_named_actors(), "the end of what was declared")
 

@@ -73,6 +73,9 @@ def test_as_completed(ray):
 def test_placement_groups(ray):
     from manta.ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
     group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], name="pair")
+    with pytest.raises(ValueError, match="called pair already") as e:
+        ray.util.placement_group([{"CPU": 1}], name="pair")
+    assert type(e.value) is ValueError
     ray.get(group.ready())
     assert group.wait(DEADLINE_S) and group.bundle_count == 2 and group.bundle_specs == [{"CPU": 1}, {"CPU": 1}]
 

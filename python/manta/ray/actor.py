@@ -9,7 +9,7 @@ from manta import _core, _manta, _worker
 from manta.ray import _capture, _devices, _options, _session
 from manta.ray._ids import ActorID
 from manta.ray._signature import arity, checked
-from manta.ray.exceptions import ActorAlreadyExistsError, RaySystemError
+from manta.ray.exceptions import ActorAlreadyExistsError
 from manta.ray.remote_function import Refused, decorated
 
 

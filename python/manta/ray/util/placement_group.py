@@ -7,7 +7,7 @@ import manta
 from manta import _manta
 from manta.ray import _worker
 from manta.ray._ids import PlacementGroupID
-from manta.ray.exceptions import RayError
+from manta.ray.exceptions import ActorAlreadyExistsError, RayError
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 OURS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
@@ -101,7 +101,10 @@ def placement_group(bundles: list[dict[str, float]], strategy: str = "PACK", nam
     if lifetime == "detached":
         raise NotImplementedError("placement_group(lifetime='detached'): groups end with the program that made them")
     _worker.auto_init()
-    group = manta.placement_group_new([_ours(b) for b in bundles], strategy, name or None)
+    try:
+        group = manta.placement_group_new([_ours(b) for b in bundles], strategy, name or None)
+    except ActorAlreadyExistsError as e:        # of names that are taken, whatever they are of
+        raise ValueError(str(e)) from None
     return PlacementGroup(group, bundles)
 
 

@@ -39,7 +39,7 @@ def _owner() -> int:
     """0 in an actor, else the number of the task."""
     here = manta.context()
     if not here.get("is_worker") and not here.get("in_process"):
-        raise RuntimeError("The collective APIs shall be only used inside a Ray actor or task.")
+        raise RuntimeError("collectives are of the processes of actors and tasks: expected a call from one of them")
     return 0 if here.get("actor") else int(here["task"])
 
 
@@ -77,8 +77,8 @@ def _group(group_name: str) -> Group:
     actor = manta.context().get("actor")
     place = _board.place_of(group_name, _hex(actor)) if actor else None
     if place is None:
-        raise RuntimeError(f"The collective group {group_name!r} is not initialized in this process: call init_collective_group() "
-                           "in each of its ranks, or create_collective_group() with their actors.")
+        raise RuntimeError(f"this process is in no collective group {group_name!r}: expected init_collective_group() in each rank, "
+                           "or create_collective_group() with their actors")
     rank, size, timeout_ms, token = place
     return _join(group_name, rank, size, timeout_ms, token)
 
@@ -119,7 +119,7 @@ def init_collective_group(world_size: int, rank: int, backend: str = Backend.AUT
     _check_name(group_name)
     _check_timeout(gloo_timeout)
     if _joined(group_name) is not None:
-        raise RuntimeError(f"Trying to initialize a group twice: this process is in the group {group_name!r} already.")
+        raise RuntimeError(f"this process is in the group {group_name!r} already: destroy_collective_group() ends it")
     if not isinstance(world_size, int) or world_size <= 0:
         raise ValueError(f"world_size is {world_size!r}, expected a number above 0")
     if not isinstance(rank, int) or not 0 <= rank < world_size:
@@ -142,11 +142,10 @@ def create_collective_group(actors: Sequence[Any], world_size: int, ranks: Seque
         if not isinstance(actor, manta.ActorHandle):
             raise TypeError(f"create_collective_group() takes handles of actors, given {type(actor).__name__}")
     if len(ranks) != len(actors) or len({actor.id for actor in actors}) != len(actors):
-        raise RuntimeError(f"Each actor should correspond to one rank. Got {len(ranks)} ranks but "
-                           f"{len({actor.id for actor in actors})} actors.")
+        raise RuntimeError(f"{len(ranks)} ranks are given for {len({actor.id for actor in actors})} actors, expected one for each")
     if world_size != len(actors) or sorted(ranks) != list(range(world_size)) or not actors:
-        raise RuntimeError(f"The ranks of {len(actors)} actors in a group of {world_size} are {ranks}, expected each of 0 to "
-                           f"{len(actors) - 1} once, and as many actors as world_size says.")
+        raise RuntimeError(f"the ranks of {len(actors)} actors in a group of {world_size} are {ranks}, expected each of 0 to "
+                           f"{len(actors) - 1} once, and as many actors as world_size says")
     _board.declare(group_name, {_hex(actor): rank for actor, rank in zip(actors, ranks)}, gloo_timeout)
 
 
@@ -159,11 +158,11 @@ def destroy_collective_group(group_name: str = "default") -> None:
     here = manta.context()
     if not here.get("is_worker") and not here.get("in_process"):
         if not _board.remove(group_name):
-            logger.warning("The group '%s' does not exist.", group_name)
+            logger.warning("there is no group %r to be destroyed", group_name)
         return
     group = _joined(group_name)
     if group is None:
-        logger.warning("The group '%s' does not exist.", group_name)
+        logger.warning("there is no group %r to be destroyed", group_name)
         return
     group.close()
     del _groups[group_name]
