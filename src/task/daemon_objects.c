@@ -257,6 +257,7 @@ static bool add_one(node *d, client *c, wire *w)
         return true;
     }
     bool again = directory_state_of(d->objects, id) == DIRECTORY_READY;
+    bool is_late = directory_state_of(d->objects, id) == DIRECTORY_BROKEN;
     bool is_orphan = again && is_dead(d, directory_maker(d->objects, id));
     const news x = {.v = &v, .holder = holder, .task = task, .item = item, .inner = inner, .n = n};
     directory_do(d,
@@ -268,6 +269,9 @@ static bool add_one(node *d, client *c, wire *w)
                  &x);
     /* The caller has not heard of the first, says so (UNHEARD), and holds it no more. */
     if (is_orphan && holder && task) give_object(d, c->id, id, &x);
+    /* The caller has heard of this one and let it go, since the call was cancelled: what it said of that, and that
+     * the object has failed, was read before this. Its drop is of the hold that comes with this one. */
+    if (is_late && holder) give_object(d, c->id, id, &x);
     return true;
 }
 

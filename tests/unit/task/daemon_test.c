@@ -212,6 +212,42 @@ static void say_count(node *d, uint32_t who, uint32_t holder, uint64_t id)
     buf_release(&b);
 }
 
+static void say_failed(node *d, uint32_t who, uint64_t id)
+{
+    buf b = {0};
+    failure *f = failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, "f", 0, "the call was cancelled");
+
+    proto_begin(&b, PROTO_FAIL);
+    wire_put_u64(&b, id);
+    failure_put(&b, f);
+    failure_unref(f);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, daemon_client(d, who), &w);
+    buf_release(&b);
+}
+
+/* `owner` has promised the result of a call, which `reader` holds too, and cancelled the call when it had run: it
+ * lets the result go and says that the object has failed. What `runner` says of the result is read after `place`
+ * of those. Whether the promise and the reader still count. */
+static bool cancelled_is_held(node *d, int place)
+{
+    uint32_t owner = add_worker(d, false), runner = add_worker(d, false), reader = add_worker(d, false);
+    uint64_t id = (uint64_t)owner << DIRECTORY_OWNER_SHIFT | 5;
+
+    for (int i = 0; i <= 4; i++) {
+        if (i == place) say_add(d, runner, id, owner);
+        switch (i) {
+        case 0: say_number(d, owner, PROTO_PROMISE, id); break;
+        case 1: say_count(d, owner, reader, id); break;
+        case 2: say_count(d, owner, 0, id); break;
+        case 3: say_failed(d, owner, id); break;
+        default: break;
+        }
+    }
+    while (daemon_settle(d)) {}
+    return directory_state_of(d->objects, id) != DIRECTORY_NONE && refs_total(d->refs, id) == 2;
+}
+
 /* A call was made by `owner` and run by `runner`; its owner promises the result, hands the
  * reference on to `reader` and lets go of it. Whether the reader still holds it. */
 static bool reader_holds(node *d, bool runner_first)
@@ -248,6 +284,24 @@ static void a_promise_counts_when_the_object_is_there_already(void **state)
     }
 }
 
+static void a_result_that_was_cancelled_is_dropped_once(void **state)
+{
+    int status;
+    (void)state;
+
+    for (int place = 0; place <= 4; place++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            manta_log_set_level(MANTA_LOG_LEVEL_OFF);
+            bool holds = cancelled_is_held(bare_node_new(), place);
+            descendants_end();
+            _exit(holds);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_asks_for_itself_does_not),
         cmocka_unit_test(a_worker_that_was_killed_is_nobodys),
         cmocka_unit_test(a_promise_counts_when_the_object_is_there_already),
+        cmocka_unit_test(a_result_that_was_cancelled_is_dropped_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
