@@ -1,5 +1,6 @@
-"""The programs of examples/python, as a user runs them; the types of those that have them."""
+"""The programs of examples/python and the lines of the first page, as a user runs them; the types of those that have them."""
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -31,6 +32,16 @@ def test_an_example(python, name):
     assert done.returncode == 0, done.stdout + done.stderr
     for line in SAYS[name]:
         assert line in done.stdout.splitlines() or line in done.stdout, done.stdout
+
+
+def test_the_lines_of_the_first_page(python, tmp_path):
+    lines, = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    program = tmp_path / "lines.py"
+    program.write_text(lines)
+    done = python(program, cwd=tmp_path, env={"MANTA_DATA": str(ROOT / "data")})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "[143, 143, 143, 143]", done.stdout
+    assert (tmp_path / "digits.keras").stat().st_size > 100_000
 
 
 @pytest.mark.parametrize("name", ["hello.py", "model.py", "train_loop.py", "train_data.py"])
