@@ -49,7 +49,8 @@ typedef void manta_bench_comm_fn(void *user, const manta_bench_comm_row *r);
 
 /* Times collectives between this process and a child of it, and calls row()
  * with each result. `only`: rows with this text in their name, or over this;
- * NULL for all. `rounds`: of each row; 0: as many as take about a second. */
+ * NULL for all, and MANTA_EINVAL where there is none. `rounds`: of each row; 0:
+ * as many as take about a second. */
 MANTA_API manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row,
                                         void *user) MANTA_MUST_USE;
 

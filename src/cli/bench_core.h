@@ -18,7 +18,8 @@ typedef struct bench_figure {
 typedef void bench_say(const bench_figure *f);
 
 /* Runs the rows whose name contains `only` (NULL: all) and says each as it is
- * known. Starts a node of its own. Ends the process when a row fails. */
-void bench_core_run(const char *only, bool quick, bench_say *say);
+ * known. False, and nothing is run, when there is no such row. Starts a node of
+ * its own. Ends the process when a row fails. */
+bool bench_core_run(const char *only, bool quick, bench_say *say);
 
 #endif

@@ -82,6 +82,8 @@ const command cmd_bench_train = {
 
 /* ---- bench comm ---- */
 
+enum { MOST_ROUNDS = 1000000 }; /* of a row of bench comm: an hour */
+
 static const option_group comm_benching = {
     "Benchmark:",
     (const cli_option[]){
@@ -109,9 +111,11 @@ static void comm_row_text(void *user, const manta_bench_comm_row *r)
 static int bench_comm(const options *o)
 {
     bool json = options_flag(o, "json");
+    int64_t rounds = options_int(o, "rounds", 0);
 
-    if (manta_bench_comm(options_text(o, "row"), (int)options_int(o, "rounds", 0),
-                         json ? comm_row_json : comm_row_text, NULL))
+    if (rounds > MOST_ROUNDS)
+        cli_usage("--rounds: %lld, expected at most %d", (long long)rounds, MOST_ROUNDS);
+    if (manta_bench_comm(options_text(o, "row"), (int)rounds, json ? comm_row_json : comm_row_text, NULL))
         return cli_fail();
     return CLI_DONE;
 }

@@ -30,8 +30,10 @@ static void say_json(const bench_figure *f)
 
 static int bench_core(const options *o)
 {
-    bench_core_run(options_text(o, "row"), options_flag(o, "quick"),
-                   options_flag(o, "json") ? say_json : say_text);
+    const char *row = options_text(o, "row");
+
+    if (!bench_core_run(row, options_flag(o, "quick"), options_flag(o, "json") ? say_json : say_text))
+        cli_usage("--row: no row has '%s' in its name; all are shown without it", row);
     return CLI_DONE;
 }
 

@@ -29,8 +29,8 @@ from conftest import PROGRAM, heed_signals
 LIMIT_S = 240
 WIDTHS = (40, 80, 200)
 
-# What a command needs to do something small. Those that are left out start what others must end (start, launch,
-# agent), bring data from elsewhere (data fetch), or do nothing but take time (bench).
+# What a command needs to do something small. None reaches another host: data is fetched from a port of this one where
+# nobody listens, and variables send whatever else a command line asks for to the same port.
 COMMANDS = {
     "train": ["linear", "--data", "d.npz:x,y", "--steps-per-epoch", "2", "--batch", "4"],
     "evaluate": ["m.keras", "--data", "d.npz:x,y"],
@@ -52,7 +52,15 @@ COMMANDS = {
     "logs": ["first"],
     "key": ["new.key"],
     "where": [],
+    "start": ["--num-cpus", "1"],
+    "bench train": ["--model", "linear", "--steps", "2", "--batch", "4"],
+    "bench core": ["--row", "no such row"],
+    "bench comm": ["--row", "no such row"],
+    "data fetch": ["http://127.0.0.1:1/x"],
+    "launch": ["--dry-run", "--", "true"],
+    "agent": [],
 }
+NOBODY = "http://127.0.0.1:1"
 
 VALUES = ["", " ", "0", "-0", "1", "-1", "2", "007", "1e309", "-1e309", "nan", "inf", "0.5", "1e-320", "4294967296",
           "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1e18", "0x10", "1 ", "1,2", ",", ",,",
@@ -62,7 +70,10 @@ VALUES = ["", " ", "0", "-0", "1", "-1", "2", "007", "1e309", "-1e309", "nan", "
           "first", "linear", "mnist", "adam", "mse", "d.npz:x,y", "d.npz:x", "d.npz:z", "x.npy,y.npy"]
 
 # What these would do is no question of words: they run until they are ended, or write where nobody looks.
-NOT_TRIED = {("logs", "--follow")}
+NOT_TRIED = {("logs", "--follow"), ("start", "--foreground")}
+# The base's value stays: others take minutes.
+TAKES_LONG = {("bench train", "--steps"), ("bench core", "--row"), ("bench comm", "--row")}
+WHOLE = ("bench core", "bench comm")     # all of the base stays
 OWN_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")      # colours, and moving within a line
 
 
@@ -83,15 +94,15 @@ def lines_of(seed, number, known):
             what = rng.randrange(10)
             if what < 7 and known[command]:
                 name, takes = rng.choice(known[command])
-                if (command, name) in NOT_TRIED:
+                if (command, name) in NOT_TRIED | TAKES_LONG:
                     continue
+                given = [name]
                 if takes and rng.randrange(20):
-                    args += [f"{name}={rng.choice(VALUES)}"] if rng.randrange(2) else [name, rng.choice(VALUES)]
-                else:
-                    args += [name]
-            elif what == 7 and args:
+                    given = [f"{name}={rng.choice(VALUES)}"] if rng.randrange(2) else [name, rng.choice(VALUES)]
+                args = given + args if "--" in args else args + given
+            elif what == 7 and args and command not in WHOLE:
                 args[rng.randrange(len(args))] = rng.choice(VALUES)
-            elif what == 8 and args:
+            elif what == 8 and args and command not in WHOLE:
                 del args[rng.randrange(len(args))]
             else:
                 args.insert(rng.randrange(len(args) + 1), rng.choice(VALUES))
@@ -111,7 +122,8 @@ def place(tmp_path_factory):
     (folder / "folder").mkdir()
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "LC_ALL": "C.UTF-8",
            "TERM": "xterm", "MANTA_STORAGE": "runs",
-           "XDG_RUNTIME_DIR": str(folder),     # manta stop is not to end a node of whoever runs the tests
+           "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("node")),    # not the node of whoever runs the tests
+           **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), NOBODY),
            **{k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH" or k.endswith("SAN_OPTIONS")}}
     made = subprocess.run([PROGRAM, "train", "linear", "--data", "d.npz:x,y", "--batch", "4", "--name", "first", "--save",
                            "m.keras"], cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S)
@@ -219,6 +231,8 @@ def test_odd_command_lines(place):
         else:
             width = WIDTHS[i // 4 % len(WIDTHS)]
             faults = list(faults_in_terminal(*run_in_terminal(args, here, env, width), width))
+        if args[0] == "start":
+            faults += [f"manta stop after it: {fault}" for fault in faults_in_pipes(*run_in_pipes(["stop"], here, env))]
         found += [f"{fault}:\n    manta {shlex.join(a if len(a) < 100 else a[:50] + '...' for a in args)}"
                   for fault in faults]
     assert not found, f"{len(found)} faults in {number} command lines of seed {seed}:\n" + "\n".join(found)

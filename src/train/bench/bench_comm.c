@@ -508,16 +508,28 @@ static void tell_time(const bench_case *c, const char *name, double ms, manta_be
     row(user, &r);
 }
 
+static bool is_wanted(const bench_case *c, const char *only)
+{
+    return !only || strstr(c->name, only) || strcmp(c->over, only) == 0;
+}
+
 manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row, void *user)
 {
+    bool any = false;
+
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bench_case c = cases[i];
         double ms[2] = {0, 0};
-        if (only && !strstr(c.name, only) && strcmp(c.over, only) != 0) continue;
+        if (!is_wanted(&c, only)) continue;
+        any = true;
         if (rounds > 0) c.rounds = rounds;
         TRY(run_case(&c, ms));
         tell_time(&c, c.name, ms[0], row, user);
         if (ms[1] > 0) tell_time(&c, "bare exchange", ms[1], row, user);
     }
+    if (!any)
+        return manta_fail(MANTA_EINVAL,
+                          "bench comm: no row has '%s' in its name, nor is any over it (shm, tcp, tls)",
+                          only);
     return MANTA_OK;
 }
