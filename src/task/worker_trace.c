@@ -35,16 +35,22 @@ size_t worker_trace_size(void)
     return shm_round(sizeof(worker_trace));
 }
 
-manta_status worker_trace_open(int fd, worker_trace **out)
+static manta_status map_trace(int fd, bool writable, void **out)
 {
     size_t size;
-    void *at;
 
     TRY(shm_size(fd, &size));
     if (size != worker_trace_size())
         return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
                           worker_trace_size());
-    TRY(shm_map(fd, size, true, &at));
+    return shm_map(fd, size, writable, out);
+}
+
+manta_status worker_trace_open(int fd, worker_trace **out)
+{
+    void *at;
+
+    TRY(map_trace(fd, true, &at));
     if (!shm_is_sealed(fd)) TRY(shm_seal_writes(fd));
     *out = at;
     return MANTA_OK;
@@ -52,14 +58,9 @@ manta_status worker_trace_open(int fd, worker_trace **out)
 
 manta_status worker_trace_map(int fd, const worker_trace **out)
 {
-    size_t size;
     void *at;
 
-    TRY(shm_size(fd, &size));
-    if (size != worker_trace_size())
-        return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
-                          worker_trace_size());
-    TRY(shm_map(fd, size, false, &at));
+    TRY(map_trace(fd, false, &at));
     *out = at;
     return MANTA_OK;
 }

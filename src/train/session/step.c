@@ -80,6 +80,13 @@ static manta_status ready_step(manta_session *s, const manta_feed *f, bool targe
     return session_local(s);
 }
 
+static manta_status check_losses(const manta_session *s)
+{
+    if (s->n_losses) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL,
+                      "the session was opened without a loss, which a training step or an evaluation needs");
+}
+
 exec_run session_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot)
 {
     const run_state *run = layout_run(&s->l, s->state);
@@ -221,10 +228,7 @@ manta_status manta_session_apply(manta_session *s, const float *g)
         return manta_fail(MANTA_EINVAL,
                           "the session has no gradients to apply: call manta_session_backward() first");
     }
-    if (!s->n_losses)
-        return manta_fail(
-            MANTA_EINVAL,
-            "the session was opened without a loss, which a training step or an evaluation needs");
+    TRY(check_losses(s));
     TRY(session_local(s));
     TRY(session_pull(s)); /* the host applies */
     if (s->on && phase == SESSION_FORWARD) TRY(session_device_slots(s)); /* the statistics that it proposed */
@@ -386,10 +390,7 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
     REFUSE_NULL(f);
 
     TRY(ready_step(s, f, true));
-    if (!s->n_losses)
-        return manta_fail(
-            MANTA_EINVAL,
-            "the session was opened without a loss, which a training step or an evaluation needs");
+    TRY(check_losses(s));
     s->phase = SESSION_IDLE;
     if (s->on) return session_device_step(s, f);
     if (s->fuse) return fused_step(s, f);
@@ -405,10 +406,7 @@ manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
     REFUSE_NULL(f);
 
     TRY(ready_step(s, f, true));
-    if (!s->n_losses)
-        return manta_fail(
-            MANTA_EINVAL,
-            "the session was opened without a loss, which a training step or an evaluation needs");
+    TRY(check_losses(s));
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_EVALUATE, true, false));
     step_add_sums(s, s->eval_sums, s->eval_sums);
