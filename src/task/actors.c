@@ -1,4 +1,17 @@
-/* actors.c - actors as their callers see them. The lock is held. */
+/* actors.c - actors as their callers see them. The lock is held. actor_link.h has the states.
+ *
+ *     call_submit() ──▶ link->queue ── actor_dispatch() ──▶ AT: sent to its process, in order
+ *                                                          LOST: waits, or fails with fail_away
+ *                                                          DEAD: fails with link->failure
+ *                                                          UNKNOWN: the daemon is asked, once
+ *
+ * Calls of one caller reach an actor in the order in which they were made. So the queue stops at
+ * the first call whose arguments are not there, unless the actor takes them in any order; and what
+ * comes back when its process has died goes to the front again (retry.c).
+ *
+ * Who writes what: the state is changed by what the daemon says (actor_at(), actor_died()) and by
+ * the end of the actor's process (actor_peer_died()); rt->queued and link->queued go with the queue;
+ * link->pending counts the calls of ours that have no outcome yet (call.h). */
 #include "task/actor_link.h"
 
 #include <stdio.h>

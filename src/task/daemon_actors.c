@@ -1,5 +1,18 @@
-/* daemon_actors.c - actors: messages into events of the registry, and its actions into
- * messages, channels and kills. */
+/* daemon_actors.c - actors in the daemon: messages into events of the registry, and its actions
+ * into messages, channels and kills.
+ *
+ *     client ── ACTOR_NEW, _WANT, _FIND, _UP, _FAILED, _KILL ──▶ on_...() ──▶ registry_event ─┐
+ *     a worker has died, or cannot be had ──▶ daemon_actor_lost(), daemon_refuse_actor() ─────┤
+ *     the scheduler has placed it ──▶ daemon_place_actor() ───────────────────────────────────┤
+ *                                                                                             ▼
+ *     DO_PLACE ──▶ the scheduler        DO_CONSTRUCT, DO_EXIT ──▶ its worker         registry_step()
+ *     DO_KILL  ──▶ daemon_kill()        DO_TELL_AT, DO_TELL_DEAD, DO_ANSWER ──▶ clients     (registry.c)
+ *
+ * Nothing is decided here: which state an actor is in, whether it begins again and who is told is
+ * the registry's (registry.h has the picture), and where it runs is the scheduler's. What is here
+ * is what a pure function cannot have: clients that may be gone by now, channels that cannot be
+ * made, and sentences. An action whose client is gone is let go, because the end of that client is
+ * an event of its own. */
 #include "task/daemon.h"
 
 #include <stdio.h>

@@ -1,5 +1,25 @@
-/* peers.c - see peer.h: sending, taking a new peer in, reading the rings, and the end
- * of a peer. The lock is held everywhere. */
+/* peers.c - a peer from its beginning to its end: taking it in, sending, reading the rings.
+ * See peer.h for what one is. The lock is held everywhere.
+ *
+ *     PROTO_PEER ──▶ alive ──── PROTO_GONE ────▶ dead ──── no call runs any more ────▶ freed
+ *        │             │        rt_peer_end()    in rt->graves
+ *        │             └─ its ring holds what cannot be: is_broken. Nothing more is read from it,
+ *        │                and the daemon is told to end it, which brings its GONE
+ *        └─ it cannot be reached: never alive. The daemon is told (rt_unreachable()), and rt->refused
+ *           has its number until GONE
+ *
+ * Sending. peer_send() says whether there was room, and a call stays in its queue when there was
+ * none. An answer must not be lost: peer_answer() keeps a copy in the outbox, and from then on
+ * everything for that peer goes behind it, so that nothing overtakes. Outboxes are emptied by
+ * rt_pump(), or by the watcher while all threads are in functions of the program.
+ *
+ * Who writes what: of a channel's two rings each process writes one (ring.h); `claimed` has the
+ * words of the peer's page that calls of ours use (claim.h). rt->unsent counts what all outboxes
+ * hold.
+ *
+ * What may be changed: when rings are looked at. What may not: that what a dead peer had published
+ * is read before its calls are decided; and that the daemon is told of new objects (rt_flush_adds())
+ * before a message that refers to them goes out. */
 #include "task/peer.h"
 
 #include <string.h>

@@ -1,4 +1,25 @@
-/* runtime_daemon.c - what the daemon says to a process, message by message. */
+/* runtime_daemon.c - what the daemon says to a process, message by message.
+ *
+ *     daemon ── socket ──▶ the watcher (runtime.c) ── under rt->lock ──▶ rt_daemon_message()
+ *
+ *     an answer to a question of ours   FOUND, SEGMENT, INFO_IS, ANSWER: a reply that a thread waits for
+ *     what has become of others         OBJECT, OBJECT_FAILED, SEGMENT_GONE, ACTOR_AT, ACTOR_DEAD,
+ *                                       GROUP_GONE, GONE
+ *     whom calls may be sent to         PEER, GRANT, RECLAIM, NO_WORKER
+ *     what this process is to do        CONSTRUCT, CANCEL_TASK, REBUILD, FREE, SEGMENT_ASK, STACK_ASK,
+ *                                       STILL_ASK, OUTPUT, EXIT, ABANDONED, ENDS
+ *
+ * handlers[] at the end says which function hears which kind. A function takes its message apart
+ * and asks wire_end() whether nothing was missing and nothing was left before it acts on it. What
+ * the message names may be gone by now (an object dropped, an actor forgotten), which is no fault
+ * of anybody: such a message is let go.
+ *
+ * The watcher reads messages in the order in which the daemon has sent them, and what depends on
+ * each other comes that way: a PEER before the GRANT of it, its GONE last. Calls and their answers
+ * come by another way, the rings, and may be faster or slower (on_cancel()).
+ *
+ * What may be changed: a kind is added by a row of handlers[] and its function. What may not: to
+ * wait in here, for the lock is held and nobody else reads the socket. */
 #include "task/runtime.h"
 
 #include <signal.h>

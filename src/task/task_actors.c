@@ -1,4 +1,20 @@
-/* task_actors.c - the public calls about actors: start, call, find, end. */
+/* task_actors.c - the public calls about actors (manta/actor.h): start, call, find, end. Each
+ * takes the lock, does its work through the other files of this folder, and gives it back.
+ *
+ * A start, which is most of this file:
+ *
+ *     check_start()          options, amounts, the name, concurrency groups
+ *     encode_constructor()   the constructor's call as bytes, which the daemon keeps for restarts
+ *     tell_start()           ACTOR_NEW to the daemon; only an actor with a name is waited for, since
+ *                            another may have it. Without other processes: run_constructor(), here
+ *
+ * The number of an actor is given out here, before anybody is asked, and its handle is an object
+ * of that number: calls may be made at once, and wait in the actor's link (actor_link.h) until the
+ * daemon says where it is. A start that fails leaves a dead actor behind, of which every call fails
+ * with the reason.
+ *
+ * References among the constructor's arguments are held once more until the daemon has been told
+ * that the actor contains them (`done`, release_start()); it drops them with the actor. */
 #include <manta/actor.h>
 #include <manta/failure.h>
 #include <manta/task.h>

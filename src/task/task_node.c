@@ -1,4 +1,22 @@
-/* task_node.c - the public calls that begin and end a runtime, and ask about its node. */
+/* task_node.c - the public calls that begin and end a runtime, and ask about its node.
+ *
+ *     manta_init() ─┬─ in-process ──────────────────────────▶ no other process: calls run here
+ *                   ├─ address, MANTA_ADDRESS, `manta start` ──▶ node_join(): one that others use
+ *                   └─ none of these ───────────────────────▶ node_start(): one of our own
+ *                                                                  │
+ *                                         runtime_open(), the socket to the daemon
+ *
+ *     manta_shutdown(): SHUTDOWN to the daemon ──▶ the keeper ends when all is collected
+ *          not within a second: the daemon is killed, and the keeper ends the rest
+ *          not within ten more: the keeper is killed, and the daemon, or we, end the rest
+ *     of a node that others use: SHUTDOWN, and what is ours ends; detached actors stay
+ *
+ * Resources and limits are the node's: a program that names any gets a node of its own, or, beside
+ * an address, an error. A node of our own has as many cores as this process may use, and three
+ * tenths of the memory for objects, unless the options say otherwise (node_config_of()).
+ *
+ * The keeper, not this process, is what nothing outlives (node.h). What is done here only makes an
+ * end quicker and tidier, and a program that is killed leaves nothing either. */
 #include <manta/context.h>
 #include <manta/task.h>
 

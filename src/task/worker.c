@@ -1,4 +1,26 @@
-/* worker.c - what a worker does all day: takes calls, one after the other. */
+/* worker.c - what a worker does all day: takes calls, one after the other.
+ *
+ *     READY to the daemon ──▶ waits ──▶ runs a call ──▶ answers ──┐
+ *                              ▲ ▲                                 │
+ *                              │ └─────────────────────────────────┘
+ *                              └ it runs a constructor, and is an actor: `selves`; with a concurrency
+ *                                above 1 further threads begin, which do the same (leader.h says who
+ *                                takes the next call)
+ *
+ *     EXIT ──▶ no call runs or comes ──▶ the actor's end ──▶ lingers ──▶ hooks ──▶ farewells ──▶ _exit
+ *                                        (exec_end_selves)   until what it has promised is made, and
+ *                                                            all answers have gone out
+ *
+ * A worker that its function has used up (max_calls) retires: it behaves as one whose call waits
+ * for ever, so that its callers get their calls back and the daemon ends it.
+ *
+ * Who writes what, all under the lock: rt->calls is filled by those who read rings and the socket,
+ * and emptied here; a call is in rt->running from before its function begins until its answer has
+ * been given away. The lock is given away while a function runs.
+ *
+ * What may be changed: which of the calls that may begin is taken. What may not: that output is
+ * flushed before the answer, so that what a call has printed is seen before its result; and that
+ * the answer of the call which ends the actor goes out last (`farewells`). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
