@@ -1,5 +1,10 @@
-/* bench.c - times the training step of a zoo model, beside the machine's own
- * best matrix product. */
+/* bench.c - times the training step of a zoo model on made-up data, beside the machine's own best
+ * matrix product, which is measured before and after: a share of what this machine can do says
+ * more than a rate, and survives a change of machines. Of a device it says what the kernels of a
+ * step take by themselves instead.
+ *
+ * The figure is the median step after a few that are not counted (WARM). With several workers each
+ * step is one of a whole fit, of a batch for each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,14 @@
-/* callbacks.c - Keras's callbacks that steer: early stopping, learning rates,
- * the end at a NaN. What each remembers is a plain struct, saved as it is. */
+/* callbacks.c - Keras's callbacks that steer a training: early stopping, the learning rate (by a
+ * function of the epoch, or lowered on a plateau), the end at a NaN.
+ *
+ * Each is a struct of its options and a plain struct of what it remembers (stopping_memory,
+ * plateau_memory), which a checkpoint keeps as it is: a run that is taken up counts its epochs
+ * without improvement from where it was. What comes from a file may be anything, so sizes are
+ * compared and truth values are whole numbers there.
+ *
+ * What "better" means is the monitor's (monitor.h): smaller, or greater for metrics such as an
+ * accuracy, unless `mode` says. A metric that is not there is warned of once, and the callback then
+ * does nothing, as in Keras. */
 #include <manta/callback.h>
 
 #include <math.h>

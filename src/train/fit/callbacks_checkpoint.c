@@ -1,4 +1,17 @@
-/* callbacks_checkpoint.c - callbacks that save checkpoints. */
+/* callbacks_checkpoint.c - callbacks that save checkpoints, from which a run can go on.
+ *
+ *     checkpointing        into a folder that the program has opened, as it was asked for
+ *     backup and restore   into a folder of its own; a fit that begins goes on from it by itself, and
+ *                          one that ends well removes it. Keras's BackupAndRestore
+ *
+ * Both save after so many calls of the optimizer, or so many epochs, and when the fit is stopped on
+ * request. They count by the run and not by this process, so a run that is taken up saves at the
+ * same steps as one that was never cut off. Both only say that they wish for a checkpoint:
+ * fit_context_settle() takes it after all hooks have run, and a thread writes it. One that is due
+ * after a batch and waits to be written gives its place to a later one; those at the end of an
+ * epoch or of the fit do not (`must`, checkpoints_writer.c).
+ *
+ * Two backups are kept, so that one which a disk has spoiled is not the only one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,21 @@
-/* fit.c - training on a whole dataset, epoch by epoch. Who computes the steps is the
- * session's engine (engine.h), whichever that is. */
+/* fit.c - training on a whole dataset, epoch by epoch.
+ *
+ *     before_fit hooks    a backup is taken up: where to begin, and with what state
+ *     pass_open()         the samples (pass.h)
+ *     engine_begin()      everybody is there; the engine may say that the others are further
+ *       of each epoch     steps (engine), validation (engine), hooks and events,
+ *                         settle: all processes agree whether another follows
+ *     engine_finish()     parts from the others
+ *       stopped           hooks `interrupted`: what callbacks want to keep
+ *     the moving average takes the weights' place; train_end
+ *
+ * Who computes the steps is the session's engine (session/engine.h), whichever that is: here is
+ * what all of them have in common, and no branch for one of them. What engines differ in they say
+ * themselves: whether this process reads the samples (engine_reads()), and which operations they
+ * have. What is read here brings threads, so it is opened after an engine that forks has begun.
+ *
+ * Where a fit is lies in the state (session/position.h) and is changed here at the beginning of
+ * an epoch only; `at` of the loop, and first and next of the context, are copies of it. */
 #include <string.h>
 
 #include "base/args.h"

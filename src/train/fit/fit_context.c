@@ -1,4 +1,20 @@
-/* fit_context.c - a fit under way, as its callbacks see it. */
+/* fit_context.c - a fit under way, as its callbacks see it: their hooks, what they remember, the
+ * checkpoints that they ask for, and the wish to stop.
+ *
+ *     fit_events_happen() ──▶ fit_context_run()     the hook of each callback, in their order; the
+ *                                │                  first that fails ends the fit
+ *                                ├ ..._checkpoint()   a wish: noted
+ *                                ├ ..._stop()         noted; the fit ends after this batch or epoch
+ *                                ▼
+ *                             fit_context_settle()  the checkpoints, with what all callbacks remember
+ *
+ * A checkpoint is taken after all hooks of a moment and never within one, so that what the
+ * callbacks remember in it is of one moment, whichever of them asked. What a callback remembers is
+ * kept under its place in the list and its name, and a fit that goes on gives it to the callback
+ * which has both: who changes the list loses what has changed, and nothing else.
+ *
+ * Checkpoints are written by threads that may read the session: fit_context_release() waits for
+ * them, and the session may go only after it. */
 #include "train/fit/fit_context.h"
 
 #include <stdio.h>

@@ -1,5 +1,18 @@
-/* group_engine.c - the workers of one host as an engine (engine.h): which of them
- * there are for a session, and group.h's calls in the order that fit wants. */
+/* group_engine.c - the workers of one host as an engine (session/engine.h): which of them there are
+ * for a session, and group.h's calls in the order that fit wants.
+ *
+ *     open, memory      the session's: crew, shared memory, of which the state is buffer 0
+ *       begin           forks the workers (group_open()), before this process has threads
+ *         train         group_begin() opens the steps of an epoch; group_follow() returns when there
+ *                       is something to tell, which is every step only when somebody must see every
+ *                       one (every_step()): else the workers go on by themselves
+ *         evaluate      the same workers, with the other feed
+ *       end             group_close()
+ *
+ * An epoch that the watch ends early is cut: the workers stay for the validation, unless the step
+ * that they had begun has failed; then they are closed and others are forked.
+ *
+ * What a step is and what happens when a worker dies is group.c's; nothing of it is decided here. */
 #include <stdio.h>
 #include <string.h>
 

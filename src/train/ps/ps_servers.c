@@ -1,5 +1,23 @@
-/* ps_servers.c - the servers, as the coordinator deals with them: reaching them, giving
- * them a state and an epoch, asking for theirs. */
+/* ps_servers.c - the servers, as the coordinator deals with them: reaching them, giving them a
+ * state and an epoch, asking for theirs.
+ *
+ *     not reached ── reach_server() ──▶ reached ── LOAD, once it is clear with what they ──▶ furnished
+ *          ▲                                       begin (p->settled); BEGIN: the epoch        │
+ *          └──────────────── it is lost: its link fails, or its process has ended ─────────────┘
+ *
+ * A server of ours that is lost is started anew as a child (ps_replace_lost()); one that somebody
+ * else starts is waited for until the training's patience is over. Either way the successor gets
+ * the state that the coordinator has, which is that of the last ps_pull(). What the lost one had
+ * taken since is nowhere else: without a bound on staleness these are a few steps that nobody
+ * misses; with a bound of 0 the result would be another one, and the training ends
+ * (ps_check_loss()).
+ *
+ * Who writes what: each server has a range of the parameters (ps_range.h) that it alone updates;
+ * steps and sums are counted by the coordinator, so ps_pull() keeps its run section. A server that
+ * answers with another training's settings is the end of this one before it has begun, and is
+ * waited out afterwards (p->settled).
+ *
+ * Threads: the coordinator's one. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

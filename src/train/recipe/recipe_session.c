@@ -1,4 +1,16 @@
-/* recipe_session.c - options of a session and of a fit from settings; a session with its weights. */
+/* recipe_session.c - options of a session and of a fit from settings; a session with its weights.
+ *
+ *     manta_recipe_session_options()   workers, threads, shards, seed, strategy, ...
+ *     manta_recipe_fit_options()       epochs, batch, validation, class weights, ...
+ *     manta_recipe_session()           opens a session with the recipe's model and compile, and
+ *     manta_recipe_load()              gives it the state: of the setting `weights`; else what the
+ *                                      model's own file holds; else what it was drawn with
+ *
+ * What contradicts itself is refused here, in the words of whoever asked: sentences name settings
+ * with the recipe's prefix ("--" for the command line) and blame one of them (recipe_blame()). A
+ * learning rate that is asked for wins over the one that a file brings along.
+ *
+ * A session that is to be given weights is opened blank: none are drawn that would be overwritten. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>

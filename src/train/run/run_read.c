@@ -1,4 +1,21 @@
-/* run_read.c - what a run's folder says, to whoever opens it. */
+/* run_read.c - what a run's folder says to whoever opens it, while it runs or afterwards: what
+ * `manta runs` lists, its history, its options; and the request to end.
+ *
+ *     config.json      is what makes a folder a run; what it was begun with, with a checksum
+ *     run.lock         held: it runs, by the process that holds it
+ *     metrics.jsonl    a line for each report: how far it is, and its history
+ *     times.json       when it was first begun, and how long it was worked on before the last take-up
+ *     result.json      how it ended; not there: it runs, or was killed
+ *     checkpoints/     counted
+ *
+ * Nothing is written here, and nothing in the folder is believed: it may be a stranger's, it may
+ * be cut by a kill or a full disk, and it changes while it is read. What is missing or odd is left
+ * out, except for config.json. The lock is asked before result.json is looked for: who lets go of
+ * it has written one, or was killed, so a run that has just ended is not taken for one that was cut
+ * off.
+ *
+ * manta_run_stop() asks the process that holds the lock to end (SIGTERM) and waits until it has let
+ * go. run_folder.c, run_record.c and run_writer.h have the other side, which writes. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>

@@ -1,4 +1,20 @@
-/* feed.c - columns to inputs, targets and weights; the samples of a step. */
+/* feed.c - what a model is fed with: which column goes where, and the samples of a step.
+ *
+ *     dataset ──▶ feed_source ── in each process that computes ──▶ feed_reader ──▶ manta_feed
+ *                 what is read      │                              rows of a step, as arrays
+ *                                   ├─ feed_reader_next()          batch by batch, ahead of need
+ *                                   └─ feed_reader_rows()          the rows of a shard, of any step;
+ *                                                                  by a thread ahead, when slow
+ *
+ * A source is made before processes are forked and belongs to all of them; a reader is its
+ * process's own, with a loader. So every process can read any rows of any step, which is what a
+ * successor needs: (epoch, step, rows) says them, and nothing that was read before.
+ *
+ * Reading ahead (read_ahead.h) begins when SLOW_STEPS steps in a row took longer to read than
+ * feed_slow_ns, and the thread has the loader from then on. What a feed points to stays valid until
+ * the next rows are asked for.
+ *
+ * Threads: a reader is used by one thread; read_ahead.c has the other. */
 #include "train/session/feed.h"
 
 #include <stdio.h>

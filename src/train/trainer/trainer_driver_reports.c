@@ -1,5 +1,26 @@
 /* trainer_driver_reports.c - what ranks report, taken out of their rings: the record of the run,
- * its checkpoints, and what the program is told. */
+ * its checkpoints, and what the program is told.
+ *
+ *     ring of a rank ── take_reports() ──▶ copied and checked ──▶ a line of metrics.jsonl
+ *                                                                       │
+ *                                  REPORT_CHIEF  the checkpoint ◀───────┤
+ *                                  REPORT_PART   a part; the checkpoint, when all are here
+ *                                                                       │
+ *                                                 the program is told ◀─┘
+ *
+ * In that order, so that a checkpoint which a run goes on from has all the lines that it counts,
+ * whenever this process is killed; lines beyond its counts are dropped then. For REPORT_CHIEF the
+ * reports that the other ranks had made by then are taken first (is_countable() says whether they
+ * can be, keep_report() does it).
+ *
+ * A report whose files are on their way is not taken, and neither is what is behind it. Files of
+ * a rank whose loop has ended come no more: the report is taken and its checkpoint is not made.
+ *
+ * A ring is memory that a worker writes: what comes out of it is copied, then checked, and one that
+ * holds what cannot be ends the attempt. A disk that is full ends nothing; it is said once, and at
+ * the end the run counts as failed.
+ *
+ * Threads: the driver's one. */
 #include "train/trainer/trainer_driver.h"
 
 #include <string.h>

@@ -1,5 +1,21 @@
-/* trainer_worker_report.c - what a worker says to the driver: metrics, and its parts of
- * checkpoints. */
+/* trainer_worker_report.c - what a worker says to the driver: metrics, and its parts of checkpoints.
+ *
+ *     manta_report()               REPORT_METRICS
+ *     manta_report_checkpoint()    REPORT_PART, round 0, 1, ...      each rank's part of one checkpoint
+ *     manta_report_session(),      REPORT_CHIEF, round -1, -2, ...   rank 0's alone is the checkpoint;
+ *       _arrays(), the callback                                      other ranks report the metrics
+ *
+ * A report is written into the rank's ring and is the driver's when `written` has been raised
+ * (trainer_shared.h). One with files is marked FILES_COMING first: the thread of trainer_save.c
+ * brings them to disk and sets the mark, and until then the driver takes neither this report nor
+ * those behind it. So a loop goes on at once, and yet a report that is taken has its files.
+ *
+ * Who writes what: the ring's reports and `written`, this rank; `taken`, the driver; the mark of
+ * files, this rank and then that thread. A full ring is waited for, and nothing is dropped.
+ *
+ * What may be changed: when the driver is woken. What may not: that `written` is raised last; and
+ * that REPORT_CHIEF says how many reports the others had made by then, which is what the checkpoint
+ * counts when the run goes on from it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
