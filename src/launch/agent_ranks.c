@@ -1,4 +1,15 @@
-/* agent_ranks.c - the ranks of an agent: ports, starts, what they print, ends. See agent.h. */
+/* agent_ranks.c - the ranks of an agent: ports, starts, what they print, ends. agent.h has the
+ * processes and what is promised of them.
+ *
+ *     agent_take_ports()   a listening socket for each rank, held here: who is started again finds
+ *                          the same port, and nobody else gets it meanwhile
+ *     agent_start_rank()   TF_CONFIG, MANTA_LISTEN_FD, MANTA_CLUSTER_KEY, MANTA_JOB; a session of its own
+ *     agent_read_pipe()    what it prints, to the launcher; dropped when that is gone
+ *     agent_bury_rank()    its group is killed, what is left in its pipes is read, then it is waited for
+ *
+ * In that order at the end: once it has been waited for its number may be another process's, and a
+ * signal to its group would meet that one. A pipe is read a bounded number of times, because what
+ * a rank has started may have left its group, hold the pipe and go on writing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

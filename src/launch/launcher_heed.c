@@ -1,4 +1,19 @@
-/* launcher_heed.c - what the launcher does about what its agents say. See launcher.h. */
+/* launcher_heed.c - what the launcher does about what its agents say (launch/talk.h). The states of
+ * a host and what is promised are drawn in launcher.h.
+ *
+ *     HELLO     the same version here and there: key and setup are sent; else the launch fails
+ *     PORTS     addresses of its ranks; when all hosts have sent theirs, each is asked to reach the others
+ *     CHECKED   when all have, GO: the ranks are started, on all hosts at once
+ *     OUTPUT    a rank has printed: lines, with its number, to our output
+ *     ENDED     a rank has ended: well; by a signal, and is started again as long as none has ended
+ *               well and restarts are left; else it is the culprit, and all others are told to end
+ *     FAILED    a step failed there: the launch fails, with the agent's block
+ *     ASKED     the host was asked to end by somebody else: all end
+ *     PULSE     it lives
+ *
+ * An agent is another program on another host: a message that does not fit the state of its host,
+ * or names a rank that is not its, is MANTA_ECORRUPT, and fails the launch (launcher.c). A failure is
+ * said once; what follows from it is not said again. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>

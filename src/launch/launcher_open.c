@@ -1,4 +1,19 @@
-/* launcher_open.c - from options to hosts, ranks and commands. See launcher.h. */
+/* launcher_open.c - from options to hosts, ranks and commands; and what is held until the end.
+ * launcher.h has the picture of a launch.
+ *
+ *     check_options()   what cannot be, before anything is begun
+ *     find_hosts()      of a file, of Slurm's allocation, of a pod's name; or this host. Without an
+ *                       allocation salloc is started, and held by a pipe: it gives the nodes back when
+ *                       that closes, also when we are killed
+ *     place_ranks()     ranks are numbered host by host, in the order of the list
+ *     check_size()      what is sent to an agent must fit into one message
+ *     name_job()        a name that no other launch has; ports come of it
+ *
+ * With `allocate` false nothing is begun and no signal is taken over: that is the plan of
+ * manta_launch_plan(), which prints the commands that a launch would run.
+ *
+ * Descriptors 0 to 2 are open from here on, so that no pipe of ours gets such a number; and standard
+ * output and error have one sink when they are one file, so that lines are not torn. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
