@@ -1,7 +1,19 @@
 /* actor.c - Actor, a handle that Python counts, and Method, one of its methods.
  *
+ *     program ──▶ Actor (py_actor) ──▶ its methods, by name (Python keeps them)
+ *                    │                      │ Method (py_method): options, results, what it says of
+ *                    │                      ▼ each call; called like a function
+ *                    └──── both hold ────▶ the actor, by its number
+ *
  * A method holds the actor by itself, not by its handle: a handle keeps its methods, so that
- * nothing refers to the handle but the program, and the actor ends with the last handle. */
+ * nothing refers to the handle but the program, and the actor ends with the last handle.
+ *
+ * A call goes from vectorcall to manta_actor_submit_with() without a dict or a tuple of Python's
+ * (call.c). It gives the interpreter away only when its arguments are large. That an actor with
+ * max_pending_calls refuses a call is an exception of whoever makes it (was_refused()); other
+ * failures are those of the references that the call returns.
+ *
+ * Destructors do not enter the runtime: they leave the number with drops.c. */
 #include "py.h"
 
 #include <stdio.h>

@@ -1,4 +1,16 @@
-/* node.c - start and end of the runtime, code by key, and where one is. */
+/* node.c - start and end of the runtime, code by key, and where one is.
+ *
+ *     init()       life = a number that no runtime of this process had before
+ *     shutdown()   life = 0; whoever comes now is refused; then it is waited until nobody is in the
+ *                  runtime any more (py_empty_runtime()), without the interpreter; then it ends
+ *     a fork by the program: life = 0 in the child, which has no part in the node
+ *
+ * Every reference, handle and stream knows in which life it was made, and is inert in another one:
+ * it names nothing, and gives nothing back. What views still show of objects survives shutdown():
+ * its bytes move to memory of this process, at the same addresses (py_blocks_save()).
+ *
+ * Code by key is how functions and classes travel: their bytes are put once under a sum of
+ * themselves, and a worker asks for a key that it has not met. */
 #include "py.h"
 
 #include <pthread.h>

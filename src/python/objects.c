@@ -1,4 +1,13 @@
-/* objects.c - put, get, wait, cancel and promises. */
+/* objects.c - put, get, wait, cancel and promises, and what failed.
+ *
+ * What is ready is returned without giving the interpreter away: get() and wait() look once with
+ * a time of 0, and only then wait, by py_wait() (hooks.c), which lets other threads run, hears
+ * signals, and ends with shutdown. A put gives the interpreter away from PY_QUICK bytes on, since
+ * it copies.
+ *
+ * References that the program has let go are given back first (py_drops_flush()), so that memory
+ * which they hold is there for what comes. A get of several objects fails with the failure of the
+ * first one that failed. */
 #include "py.h"
 
 #include <stdlib.h>

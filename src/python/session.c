@@ -1,5 +1,17 @@
-/* session.c - Session: a model with its weights, what it is compiled with, and its state; single batches, weights
- * and files. Whole datasets are in fit.c. */
+/* session.c - Session: a model with its weights, what it is compiled with, and its state; single
+ * batches, weights and files. Whole datasets are in fit.c.
+ *
+ *     user 0                nobody computes
+ *     user a thread         that thread computes with it, without the interpreter; others are refused
+ *     user and in_hook      it is in a callback, which has the interpreter: the thread may read and
+ *                           change the state, and train nothing
+ *
+ * session_of() is for a look that keeps the interpreter, hold_session() and release_session() go
+ * around what gives it away, py_session_enter() and _leave() around a whole fit. `user` and
+ * `in_hook` are changed with the interpreter held, which is what guards them.
+ *
+ * A session belongs to the process that opened it: after a fork the child's copy is refused, and
+ * is not closed with the object. */
 #include "model.h"
 
 #include <string.h>

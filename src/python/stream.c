@@ -1,5 +1,17 @@
-/* stream.c - Stream: results of a call that come one by one, and Watch: references in an
- * event loop (manta/watch.h). */
+/* stream.c - Stream: results of a call that come one by one; and Watch: references in an event loop
+ * (manta/watch.h).
+ *
+ *     a stream   open ── next() ──▶ an item, a reference
+ *                  │                the end: None
+ *                  │                the failure of the call: one more item, a reference that fails,
+ *                  │                and then the end
+ *                  └─ close(), or the object goes: the call is cancelled, unless let_go_on()
+ *
+ * A watch is a descriptor that becomes readable when references which were given to it are ready;
+ * Python's event loop waits for that (_aio.py), so that no thread does.
+ *
+ * Both know in which life of the runtime they were made (node.c) and are at their end in another
+ * one. Destructors leave the number of a stream with drops.c; a watch is closed at once. */
 #include "py.h"
 
 #include <manta/watch.h>
