@@ -92,7 +92,7 @@ static manta_status listen_at(const char *path, int *out)
     }
     err = errno;
     os->close(fd);
-    return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "listening at unix:%s: %s", path,
+    return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "unix:%s cannot be listened at: %s", path,
                       strerror(err));
 }
 
@@ -189,7 +189,7 @@ static manta_status connect_host(const char *path, int rank, int64_t deadline, i
         err = errno;
         os->close(fd);
         if (err != ENOENT && err != ECONNREFUSED && err != EAGAIN && err != EINTR)
-            return manta_fail(MANTA_EIO, "connecting to unix:%s: %s", path, strerror(err));
+            return manta_fail(MANTA_EIO, "no connection to unix:%s can be made: %s", path, strerror(err));
         if (clock_now_ns() >= deadline)
             return manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms at unix:%s; missing: rank 0", rank,
                               (long long)timeout_ms, path);

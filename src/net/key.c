@@ -67,7 +67,8 @@ static manta_status check_owner(int fd, const char *path)
 {
     struct stat st;
 
-    if (os->fstat(fd, &st)) return manta_fail(MANTA_EIO, "cluster key %s: %s", path, strerror(errno));
+    if (os->fstat(fd, &st))
+        return manta_fail(MANTA_EIO, "cluster key %s cannot be looked at: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return manta_fail(MANTA_EPERM, "cluster key %s is not a plain file", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return manta_fail(MANTA_EPERM, "cluster key %s belongs to another user", path);
@@ -88,8 +89,8 @@ manta_status key_read(const char *path, cluster_key *out)
     manta_status st;
 
     if (fd < 0) {
-        return manta_fail(errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "cluster key %s: %s", path,
-                          strerror(errno));
+        return manta_fail(errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "cluster key %s cannot be opened: %s",
+                          path, strerror(errno));
     }
     if ((st = check_owner(fd, path))) goto out;
     while (n < sizeof text) {
@@ -99,9 +100,10 @@ manta_status key_read(const char *path, cluster_key *out)
         n += (size_t)got;
     }
     if (got < 0) {
-        st = manta_fail(MANTA_EIO, "cluster key %s: %s", path, strerror(errno));
+        st = manta_fail(MANTA_EIO, "cluster key %s cannot be read: %s", path, strerror(errno));
     } else if (!parse_key(text, n, out->bytes)) {
-        st = manta_fail(MANTA_ECORRUPT, "cluster key %s: expected %d hexadecimal digits", path, TEXT);
+        st = manta_fail(MANTA_ECORRUPT, "cluster key %s holds no key, expected %d hexadecimal digits", path,
+                        TEXT);
     }
 out:
     explicit_bzero(text, sizeof text);

@@ -189,7 +189,7 @@ manta_status tcp_listen(const tcp_place *p, int *out)
         return MANTA_OK;
     }
     os->close(fd);
-    return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "listening on %s: %s", p->text,
+    return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "%s cannot be listened at: %s", p->text,
                       strerror(err));
 }
 
@@ -265,7 +265,7 @@ manta_status tcp_connect(const tcp_place *p, int i, int *out)
         if (errno == EINPROGRESS || errno == EINTR || errno == EALREADY) break;
         err = errno;
         os->close(fd);
-        return manta_fail(MANTA_EDIED, "connecting to %s: %s", p->text, strerror(err));
+        return manta_fail(MANTA_EDIED, "no connection to %s can be made: %s", p->text, strerror(err));
     }
     *out = fd;
     return MANTA_OK;
@@ -277,5 +277,5 @@ manta_status tcp_connected(int fd, const char *to)
     socklen_t size = sizeof err;
 
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size)) err = errno;
-    return err ? manta_fail(MANTA_EDIED, "connecting to %s: %s", to, strerror(err)) : MANTA_OK;
+    return err ? manta_fail(MANTA_EDIED, "no connection to %s can be made: %s", to, strerror(err)) : MANTA_OK;
 }

@@ -20,7 +20,7 @@
 manta_status descendants_adopt(void)
 {
     if (os->prctl(PR_SET_CHILD_SUBREAPER, 1))
-        return manta_fail(MANTA_EIO, "becoming the parent of orphans: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "this process cannot become the parent of orphans: %s", strerror(errno));
     return MANTA_OK;
 }
 
@@ -114,7 +114,7 @@ manta_status descendants_watch(int *out)
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
     if ((fd = os->signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
-        return manta_fail(MANTA_EIO, "watching for ends of processes: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "the ends of processes cannot be watched for: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
 }

@@ -22,7 +22,7 @@ manta_status proc_pidfd_open(pid_t pid, int *out)
     }
     int err = errno;
     manta_status st = err == ESRCH ? MANTA_ENOENT : err == ENOSYS ? MANTA_EUNSUPPORTED : MANTA_EIO;
-    return manta_fail(st, "watching process %ld: %s", (long)pid, strerror(err));
+    return manta_fail(st, "process %ld cannot be watched: %s", (long)pid, strerror(err));
 }
 
 void proc_signal(int pidfd, int sig)

@@ -117,10 +117,11 @@ manta_status shm_grow(int fd, size_t size)
 {
     struct stat s;
 
-    if (os->fstat(fd, &s)) return manta_fail(MANTA_EIO, "looking at shared memory: %s", strerror(errno));
+    if (os->fstat(fd, &s))
+        return manta_fail(MANTA_EIO, "the size of shared memory cannot be told: %s", strerror(errno));
     if (!is_too_much(size) && get_large_pages(fd, size)) return MANTA_OK;
     if (os->ftruncate(fd, s.st_size))
-        return manta_fail(MANTA_EIO, "shrinking shared memory: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "shared memory cannot be made smaller: %s", strerror(errno));
     return manta_fail(MANTA_ENOSPC, "reserving %zu bytes on large pages: the system has none", size);
 }
 
@@ -216,13 +217,14 @@ manta_status shm_map_twice(int fd, size_t at, size_t size, void **out)
     /* The range is reserved first, so that no other thread takes its second half. */
     char *base = os->mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (base == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "mapping a ring: %s", strerror(errno));
+    if (base == MAP_FAILED)
+        return manta_fail(MANTA_ENOMEM, "memory for a ring cannot be mapped: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {
         if (os->mmap(base + (size_t)i * size, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
                      (off_t)at) == MAP_FAILED) {
             int err = errno;
             os->munmap(base, 2 * size);
-            return manta_fail(MANTA_ENOMEM, "mapping a ring: %s", strerror(err));
+            return manta_fail(MANTA_ENOMEM, "memory for a ring cannot be mapped: %s", strerror(err));
         }
     }
     *out = keep_private(base, 2 * size);
@@ -232,7 +234,7 @@ manta_status shm_map_twice(int fd, size_t at, size_t size, void **out)
 manta_status shm_seal_writes(int fd)
 {
     if (os->fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
-        return manta_fail(MANTA_EIO, "sealing shared memory: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "shared memory cannot be sealed: %s", strerror(errno));
     return MANTA_OK;
 }
 

@@ -62,7 +62,7 @@ manta_status socket_listen(const char *path, int *out)
         os->fcntl(fd, F_SETFL, O_NONBLOCK)) {
         int err = errno;
         os->close(fd);
-        return manta_fail(err == EADDRINUSE ? MANTA_EEXIST : MANTA_EIO, "listening at %s: %s", path,
+        return manta_fail(err == EADDRINUSE ? MANTA_EEXIST : MANTA_EIO, "%s cannot be listened at: %s", path,
                           strerror(err));
     }
     *out = fd;
@@ -80,7 +80,7 @@ manta_status socket_connect(const char *path, int *out)
      * process that is stopped. */
     if (os->fcntl(fd, F_SETFL, O_NONBLOCK)) {
         os->close(fd);
-        return manta_fail(MANTA_EIO, "connecting to %s: %s", path, strerror(errno));
+        return manta_fail(MANTA_EIO, "no connection to %s can be made: %s", path, strerror(errno));
     }
     while (os->connect(fd, (const struct sockaddr *)&name, sizeof name)) {
         int err = errno;
@@ -91,7 +91,7 @@ manta_status socket_connect(const char *path, int *out)
                           : err == EAGAIN                 ? MANTA_EBUSY
                           : err == EACCES || err == EPERM ? MANTA_EPERM
                                                           : MANTA_EIO,
-                          "connecting to %s: %s", path, strerror(err));
+                          "no connection to %s can be made: %s", path, strerror(err));
     }
     *out = fd;
     return MANTA_OK;
@@ -107,7 +107,7 @@ manta_status socket_accept(int fd, int *out)
         }
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if (errno == EAGAIN) return MANTA_EBUSY;
-        return manta_fail(MANTA_EIO, "accepting a connection: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "a connection cannot be accepted: %s", strerror(errno));
     }
 }
 
@@ -231,14 +231,13 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
             continue;
         }
         if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
-        return manta_fail(MANTA_EIO, "receiving a message: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "a message cannot be received: %s", strerror(errno));
     }
     if (got == 0) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
     int taken = take_fds(&m, fds);
     if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) socket_close_all(fds, taken);
     if (m.msg_flags & MSG_TRUNC)
-        return manta_fail(MANTA_ECORRUPT,
-                          "receiving a message: it is longer than the %zu bytes expected at most", size);
+        return manta_fail(MANTA_ECORRUPT, "a message is longer than the %zu bytes expected at most", size);
     *n = (size_t)got;
     *n_fds = m.msg_flags & MSG_CTRUNC ? SOCKET_FDS_LOST : taken;
     return MANTA_OK;
@@ -250,7 +249,8 @@ manta_status socket_peer(int fd, pid_t *pid, uid_t *uid)
     socklen_t size = sizeof who;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
-        return manta_fail(MANTA_EIO, "asking who is at the other end: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "who is at the other end of a socket cannot be told: %s",
+                          strerror(errno));
     *pid = who.pid;
     *uid = who.uid;
     return MANTA_OK;

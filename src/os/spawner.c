@@ -158,7 +158,7 @@ static pid_t fork_child(const start *s)
 
 static manta_status fail_fork(void)
 {
-    return manta_fail(MANTA_EBUSY, "starting a process: %s", strerror(errno));
+    return manta_fail(MANTA_EBUSY, "no process can be started: %s", strerror(errno));
 }
 
 static manta_status start_own(const start *s)

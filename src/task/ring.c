@@ -139,11 +139,14 @@ manta_status channel_recv(channel *c, buf *into)
     uint64_t left = c->seen_tail - c->head;
     const char *at = c->in + c->head % RING_SIZE;
     if (left > RING_SIZE || left < HEAD_SIZE)
-        return manta_fail(MANTA_ECORRUPT, "a ring of %llu bytes", (unsigned long long)left);
+        return manta_fail(MANTA_ECORRUPT, "a ring says that %llu bytes wait in it, expected %d to %zu",
+                          (unsigned long long)left, HEAD_SIZE, RING_SIZE);
     memcpy(&length, at, sizeof length);
     if (length > RING_MESSAGE || message_padded(length) > left)
-        return manta_fail(MANTA_ECORRUPT, "a message of %u bytes where %llu are left", length,
-                          (unsigned long long)left);
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "a message in a ring says that it has %u bytes, expected at most the %llu that wait", length,
+            (unsigned long long)left);
     buf_add(into, at + HEAD_SIZE, length);
     ring_crash(RING_CRASH_RECV_COPIED);
     c->head += message_padded(length);

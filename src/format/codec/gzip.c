@@ -27,8 +27,8 @@ manta_status gzip_head(const char *name, const uint8_t *data, size_t size, uint8
     size_t in = (size_t)z.total_in, got = (size_t)z.total_out;
     inflateEnd(&z);
     if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR) {
-        return manta_fail(MANTA_ECORRUPT, "%s: damaged gzip data at offset %zu, expected a gzip file", name,
-                          in);
+        return manta_fail(MANTA_ECORRUPT, "%s: the gzip data is damaged at offset %zu, expected a gzip file",
+                          name, in);
     }
     if (r == Z_BUF_ERROR && got == 0 && *n > 0) {
         return manta_fail(MANTA_ECORRUPT, "%s: the gzip data is cut off at offset %zu", name, size);
@@ -67,8 +67,9 @@ static manta_status explain_failure(const char *name, const uint8_t *data, size_
         return manta_fail(MANTA_ECORRUPT, "%s: the gzip data holds %s%zu bytes, expected %zu", name,
                           out > expected ? "more than " : "", out > expected ? expected : out, expected);
     }
-    return manta_fail(MANTA_ECORRUPT, "%s: damaged gzip data at offset %zu, after %zu of %zu bytes expected",
-                      name, in, out, expected);
+    return manta_fail(MANTA_ECORRUPT,
+                      "%s: the gzip data is damaged at offset %zu, after %zu of %zu bytes expected", name, in,
+                      out, expected);
 }
 
 manta_status gzip_whole(const char *name, const uint8_t *data, size_t size, uint8_t *out, size_t n)

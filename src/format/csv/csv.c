@@ -90,8 +90,9 @@ static manta_status next_field(scan *s, int64_t number, field *f)
         while (!at_end(s)) {
             if (s->data[s->at] == '"') {
                 return manta_fail(MANTA_ECORRUPT,
-                                  "%s: line %lld, field %lld: a quote inside an unquoted field", s->name,
-                                  (long long)s->line, (long long)number);
+                                  "%s: line %lld, field %lld: a quote stands inside an unquoted field, "
+                                  "expected it around the whole field",
+                                  s->name, (long long)s->line, (long long)number);
             }
             s->at++;
         }

@@ -34,7 +34,7 @@ typedef struct footer {
 
 static manta_status fail_corrupt(const footer *k)
 {
-    return manta_fail(MANTA_ECORRUPT, "%s: damaged metadata at offset %llu: %s", k->f->path,
+    return manta_fail(MANTA_ECORRUPT, "%s: the metadata is damaged at offset %llu: %s", k->f->path,
                       (unsigned long long)(k->at + k->t.at), k->t.wrong);
 }
 

@@ -360,7 +360,7 @@ static manta_status inflate_all(z_stream *z, const seek_file *f, block *b)
                               (unsigned long long)at);
         }
         if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR) {
-            return manta_fail(MANTA_ECORRUPT, "%s: damaged gzip data at offset %llu", f->path,
+            return manta_fail(MANTA_ECORRUPT, "%s: the gzip data is damaged at offset %llu", f->path,
                               (unsigned long long)offset);
         }
     }

@@ -86,7 +86,7 @@ static void bad_files_are_refused(void **state)
     refuse("1,2\n3,4 5\n", NULL, MANTA_ECORRUPT, "line 2, field 2 is '4 5'");
     refuse("a,b\n1,\"2\n", NULL, MANTA_ECORRUPT, "line 2, field 2: the quote is not closed");
     refuse("a,b\n1,\"2\"x\n", NULL, MANTA_ECORRUPT, "line 2, field 2: bytes follow");
-    refuse("a,b\n1,2\"\n", NULL, MANTA_ECORRUPT, "line 2, field 2: a quote inside");
+    refuse("a,b\n1,2\"\n", NULL, MANTA_ECORRUPT, "line 2, field 2: a quote stands inside");
     refuse("\"a\nb\",c\n1,y\n", NULL, MANTA_ECORRUPT, "line 3, field 2");
     refuse("a,b\n1,2\n", "price", MANTA_ENOENT, "no column 'price' in the header");
     refuse("1,2\n", "price", MANTA_ENOENT, "no header line");

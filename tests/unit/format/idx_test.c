@@ -141,7 +141,7 @@ static void bad_files_are_refused(void **state)
         idx_release(&f);
     }
     packed[m - 6] ^= 1; /* its checksum */
-    refuse(packed, m, MANTA_ECORRUPT, "damaged gzip data");
+    refuse(packed, m, MANTA_ECORRUPT, "the gzip data is damaged");
     n = make(file, 0x08, (uint32_t[]){0x40000000}, 1, NULL, 0);
     m = pack(file, n, packed, sizeof packed);
     refuse(packed, m, MANTA_ECORRUPT, "cannot hold"); /* a gigabyte promised by thirty bytes: not allocated */

@@ -132,7 +132,7 @@ static void fields_are_quoted_as_people_do(void **state)
     expect("\"a\n,\",c\n1,2\n", (manta_table_options){.x = "a\n,", .y = "c"}, 1, 1, X(1), Y(2));
     refuse("a,c\n1,\"x\n", y, MANTA_ECORRUPT, "line 2, field 2: the quote is not closed");
     refuse("a,c\n1,\"x\"y\n", y, MANTA_ECORRUPT, "line 2, field 2: bytes follow the closing quote");
-    refuse("a,c\n1,x\"y\n", y, MANTA_ECORRUPT, "line 2, field 2: a quote inside an unquoted field");
+    refuse("a,c\n1,x\"y\n", y, MANTA_ECORRUPT, "line 2, field 2: a quote stands inside an unquoted field");
     refuse("a,c\n1,x\n\n2\n", y, MANTA_ECORRUPT, "line 4 has 1 fields, expected 2");
     refuse("a,c\n1,\"x\ny\"\n2,3,4\n", y, MANTA_ECORRUPT, "line 4 has 3 fields, expected 2");
     refuse("", y, MANTA_ECORRUPT, "the file is empty");

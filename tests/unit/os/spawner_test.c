@@ -630,7 +630,7 @@ static void no_room_for_a_process_is_said(void **state)
     manta_status st = spawn_start(&(spawn_options){.run = stay}, &c);
     fault_end();
     assert_int_equal(st, MANTA_EBUSY);
-    assert_error_says("starting a process");
+    assert_error_says("no process can be started");
 }
 
 static void interrupted_waits_go_on(void **state)
