@@ -18,7 +18,11 @@
  * (manta_checkpoint_info, manta_run_info) hold copies for programs.
  *
  * A worker group numbers the steps of all its jobs in one sequence, the step numbers of the
- * commit word; position_of_number() is the place that such a number means. */
+ * commit word; position_of_number() is the place that such a number means, and shared_job
+ * (session/shared.h) and group (group/group_controller.h) hold the epoch and the first number of
+ * the job at hand for it. A cluster compares how far its ranks are by more than a place:
+ * cluster_at (cluster/cluster.h) has the call and the phase of the epoch too. Both follow the
+ * state, and no checkpoint has them. */
 #ifndef TRAIN_SESSION_POSITION_H
 #define TRAIN_SESSION_POSITION_H
 
