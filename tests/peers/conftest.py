@@ -32,6 +32,16 @@ def run_python(*arguments, cwd=None, env=None):
                           cwd=cwd, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})})
 
 
+@pytest.fixture(scope="module")
+def module_node():
+    """One node of two processors for all tests of a file; the file asks for it by `usefixtures`."""
+    import manta
+
+    manta.init(num_cpus=2)
+    yield
+    manta.shutdown()
+
+
 @pytest.fixture
 def python():
     """Runs a program in an interpreter of its own and returns what it printed."""

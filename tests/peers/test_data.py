@@ -9,12 +9,7 @@ import manta.data as data
 from manta import train
 from manta.train import DataParallelTrainer, RunConfig, ScalingConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 def xy(n=100):

@@ -8,12 +8,7 @@ import torch.utils.data
 import manta
 from conftest import until
 
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 class Squares(torch.utils.data.Dataset):

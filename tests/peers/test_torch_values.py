@@ -7,12 +7,7 @@ import torch
 import manta
 from manta import _values
 
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @manta.remote

@@ -7,12 +7,7 @@ import manta
 from manta import train
 from manta.train import RunConfig, ScalingConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture

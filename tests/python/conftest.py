@@ -61,6 +61,16 @@ def dialect(request, monkeypatch):
         monkeypatch.setattr(_dialect, "current", _dialect.Dialect())
 
 
+@pytest.fixture(scope="module")
+def module_node():
+    """One node of two processors for all tests of a file; the file asks for it by `usefixtures`."""
+    import manta
+
+    manta.init(num_cpus=2)
+    yield
+    manta.shutdown()
+
+
 @pytest.fixture
 def python():
     return run_python

@@ -12,14 +12,7 @@ import manta
 from conftest import DEADLINE_S, until
 from manta import _aio, exceptions
 
-pytestmark = pytest.mark.sanitized
-
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = [pytest.mark.sanitized, pytest.mark.usefixtures("module_node")]
 
 
 @manta.remote

@@ -10,14 +10,7 @@ import pytest
 import manta
 from manta import exceptions
 
-pytestmark = pytest.mark.sanitized
-
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = [pytest.mark.sanitized, pytest.mark.usefixtures("module_node")]
 
 
 @manta.remote

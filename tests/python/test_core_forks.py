@@ -6,6 +6,8 @@ import pytest
 import manta
 from conftest import until
 
+pytestmark = pytest.mark.usefixtures("module_node")
+
 FORK = """
 import os, sys, manta
 def child(f):
@@ -39,13 +41,6 @@ def inert(refs, actor):
 class A:
     def f(self):
         return 1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def module_node():
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
 
 
 def load():

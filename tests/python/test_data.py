@@ -14,13 +14,7 @@ import manta.data as data
 from manta import _manta
 from manta.data import DataContext
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_node():
-    """One node of two processors for all tests here."""
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture

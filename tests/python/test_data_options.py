@@ -8,13 +8,7 @@ from manta.data import DataContext, ExecutionOptions, ExecutionResources, FileSh
 from manta.data.preprocessor import Concatenator, Preprocessor
 from manta.train import DataConfig, DataParallelTrainer, RunConfig, ScalingConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_node():
-    """One node of two processors for all tests here."""
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture(autouse=True)

@@ -16,13 +16,7 @@ from manta import train
 from manta.data import DataContext
 from manta.train import DataParallelTrainer, FailureConfig, RunConfig, ScalingConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_node():
-    """One node of two processors for all tests here."""
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture

@@ -18,13 +18,7 @@ from manta import train
 from manta.train import (Backend, BackendConfig, Checkpoint, CheckpointConfig, DataParallelTrainer, FailureConfig, Result,
                          RunConfig, ScalingConfig, TrainingFailedError, UnequalReportsError, WorkerGroupError)
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_node():
-    """One node of two processors for all tests here."""
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture

@@ -13,13 +13,7 @@ from manta.train import (Backend, BackendConfig, Checkpoint, CheckpointConfig, C
                          ControllerError, DataParallelTrainer, ReportedCheckpointStatus, Result, RunConfig, ScalingConfig, UserCallback,
                          ValidationConfig, ValidationTaskConfig, WorkerGroupError)
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_node():
-    """One node of two processors for all tests here."""
-    manta.init(num_cpus=2)
-    yield
-    manta.shutdown()
+pytestmark = pytest.mark.usefixtures("module_node")
 
 
 @pytest.fixture
