@@ -2,7 +2,7 @@
 #include "tensor/bf16.h"
 
 #include "tensor/conv.h"
-#include "tensor/conv_walk.h"
+#include "tensor/conv_definition.h"
 
 /* ---- matrix products ---- */
 
@@ -57,13 +57,6 @@ void gemm_pair_bf16_reference(pool *p, const gemm_call *first, const gemm_call *
 
 /* ---- convolution, forward ---- */
 
-static const float *weight_at(const conv_call *c, int64_t kh, int64_t kw, int64_t ci, int64_t o)
-{
-    const conv_shape *s = &c->s;
-
-    return c->w + ((kh * s->kw + kw) * (s->c / s->groups) + ci) * s->oc + o;
-}
-
 static float forward_element(const conv_call *c, int64_t n, int64_t oh, int64_t ow, int64_t o)
 {
     const conv_shape *s = &c->s;
@@ -78,7 +71,8 @@ static float forward_element(const conv_call *c, int64_t n, int64_t oh, int64_t 
             if (iw < 0 || iw >= s->w) continue;
             const float *x = c->x + ((n * s->h + ih) * s->w + iw) * s->c + first;
             for (int64_t p = 0; 2 * p < cg; p++)
-                acc = bf16_step(pair_at(x, 1, p, cg), pair_at(weight_at(c, kh, kw, 0, o), s->oc, p, cg), acc);
+                acc = bf16_step(pair_at(x, 1, p, cg), pair_at(conv_weight_at(c, kh, kw, 0, o), s->oc, p, cg),
+                                acc);
         }
     }
     if (c->bias) acc += c->bias[o];
@@ -86,23 +80,9 @@ static float forward_element(const conv_call *c, int64_t n, int64_t oh, int64_t 
     return c->round ? bf16_round(acc) : acc;
 }
 
-static void forward_task(void *ctx, int task, int thread)
-{
-    const conv_call *c = ctx;
-    const conv_shape *s = &c->s;
-    const int64_t n = task / s->oh, oh = task % s->oh;
-    (void)thread;
-
-    for (int64_t ow = 0; ow < s->ow; ow++) {
-        for (int64_t o = 0; o < s->oc; o++) {
-            c->y[((n * s->oh + oh) * s->ow + ow) * s->oc + o] = forward_element(c, n, oh, ow, o);
-        }
-    }
-}
-
 void conv_forward_bf16_reference(pool *p, const conv_call *c)
 {
-    pool_run(p, (int)(c->s.n * c->s.oh), forward_task, (void *)(uintptr_t)c);
+    conv_define_output(p, c, forward_element);
 }
 
 /* ---- convolution, back to the input ---- */
@@ -119,7 +99,7 @@ static float data_element(const conv_call *c, float acc, int64_t n, int64_t ih, 
             const int64_t ow = (iw + s->left - kw * s->dw) / s->sw;
             if (ow < 0 || ow >= s->ow || ow * s->sw + kw * s->dw - s->left != iw) continue;
             const float *dy = c->dy + ((n * s->oh + oh) * s->ow + ow) * s->oc + first;
-            const float *w = weight_at(c, kh, kw, ci, first);
+            const float *w = conv_weight_at(c, kh, kw, ci, first);
             for (int64_t p = 0; 2 * p < ocg; p++)
                 acc = bf16_step(pair_at(dy, 1, p, ocg), pair_at(w, 1, p, ocg), acc);
         }
@@ -151,14 +131,9 @@ void conv_backward_data_bf16_reference(pool *p, const conv_call *c)
 
 /* ---- convolution, to the weights ---- */
 
-/* Where a tap of one element of the weight meets the maps. */
-typedef struct tap {
-    int64_t kh, kw, i, o;
-} tap;
-
 /* One step of the sum, of samples 2 * two and the one behind it; on padding it adds nothing, or zeros times dy where
  * the shape says so. */
-static float weight_step(const conv_call *c, tap t, float acc, int64_t two, int64_t oh, int64_t ow)
+static float weight_term(const conv_call *c, conv_weight t, float acc, int64_t two, int64_t oh, int64_t ow)
 {
     const conv_shape *s = &c->s, half = bf16_weights_shape(s);
     const int64_t ih = oh * s->sh + t.kh * s->dh - s->top, iw = ow * s->sw + t.kw * s->dw - s->left;
@@ -170,64 +145,16 @@ static float weight_step(const conv_call *c, tap t, float acc, int64_t two, int6
     return conv_counts_padding(&half) ? bf16_step(0, dy, acc) : acc;
 }
 
-/* Over the pairs of samples [n0, n1). */
-static float weight_chunk(const conv_call *c, tap t, float acc, int64_t n0, int64_t n1)
-{
-    const conv_shape *s = &c->s, half = bf16_weights_shape(s);
-
-    if (conv_order(&half) == CONV_SAMPLES_FIRST) {
-        for (int64_t n = n0; n < n1; n++) {
-            for (int64_t oh = 0; oh < s->oh; oh++) {
-                for (int64_t ow = 0; ow < s->ow; ow++) acc = weight_step(c, t, acc, n, oh, ow);
-            }
-        }
-    } else {
-        for (int64_t oh = 0; oh < s->oh; oh++) {
-            for (int64_t ow = 0; ow < s->ow; ow++) {
-                for (int64_t n = n0; n < n1; n++) acc = weight_step(c, t, acc, n, oh, ow);
-            }
-        }
-    }
-    return acc;
-}
-
-static float weight_element(const conv_call *c, tap t, float start)
+static float weight_element(const conv_call *c, conv_weight t, float start)
 {
     const conv_shape half = bf16_weights_shape(&c->s);
-    const int64_t chunk = conv_chunk(&half), n = half.n;
-    float sum = weight_chunk(c, t, start, 0, chunk < n ? chunk : n);
 
-    for (int64_t n0 = chunk; n0 < n; n0 += chunk) {
-        sum += weight_chunk(c, t, 0.0f, n0, n0 + chunk < n ? n0 + chunk : n);
-    }
-    return sum;
-}
-
-static void weights_task(void *ctx, int task, int thread)
-{
-    const conv_call *c = ctx;
-    const conv_shape *s = &c->s;
-    const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups;
-    const int64_t ci = task % cg, kw = task / cg % s->kw, kh = task / cg / s->kw;
-    (void)thread;
-
-    for (int64_t o = 0; o < s->oc; o++) {
-        const int64_t at = (int64_t)task * s->oc + o;
-        const tap t = {kh, kw, o / ocg * cg + ci, o};
-        const float v = weight_element(c, t, c->accumulate ? c->dw[at] : 0.0f);
-        if (c->sink) {
-            c->sink(c->sink_ctx, at, 1, &v);
-        } else {
-            c->dw[at] = v;
-        }
-    }
+    return conv_sum_terms(c, &half, t, start, weight_term);
 }
 
 void conv_backward_weights_bf16_reference(pool *p, const conv_call *c)
 {
-    const conv_shape *s = &c->s;
-
-    pool_run(p, (int)(s->kh * s->kw * (s->c / s->groups)), weights_task, (void *)(uintptr_t)c);
+    conv_define_weights(p, c, weight_element);
 }
 
 size_t conv_work_bf16_reference(const conv_shape *s, int threads)
