@@ -188,7 +188,7 @@ static bool ends_in_svg(const char *path)
     return n > 4 && !strcmp(path + n - 4, ".svg");
 }
 
-static manta_status draw(const char *output, const plot *p)
+static manta_status draw_plot(const char *output, const plot *p)
 {
     manta_status st = output ? work_check_output(output, ".svg .png .pdf") : MANTA_OK;
 
@@ -222,7 +222,7 @@ static int plot_run(const options *o)
         status = cli_fail();
     } else {
         add_deaths(&p, &run);
-        if (draw(options_text(o, "output"), &p)) status = cli_fail();
+        if (draw_plot(options_text(o, "output"), &p)) status = cli_fail();
     }
     plot_release(&p);
     release_drawn(&run);

@@ -24,12 +24,12 @@ typedef struct place {
     double top, x0, x1, y0, y1;
 } place;
 
-static double across(const place *at, double x)
+static double place_across(const place *at, double x)
 {
     return LEFT + (WIDTH - LEFT - RIGHT) * (x - at->x0) / (at->x1 - at->x0);
 }
 
-static double down(const place *at, double y)
+static double place_down(const place *at, double y)
 {
     return at->top + ABOVE + (PANEL - ABOVE - BELOW) * (at->y1 - y) / (at->y1 - at->y0);
 }
@@ -91,7 +91,7 @@ static void put_grid(FILE *f, const plot *p, const plot_panel *panel, const plot
     int n = plot_value_ticks(panel, at->y0, at->y1, 4, ticks);
 
     for (int i = 0; i < n; i++) {
-        double y = down(at, ticks[i]);
+        double y = place_down(at, ticks[i]);
         put_line(f, LEFT, y, WIDTH - RIGHT, y, t->grid, "");
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" fill=\"#%06x\" text-anchor=\"end\">%.4g</text>\n", LEFT - 8,
                 y + 4.5, t->soft,
@@ -103,7 +103,7 @@ static void put_grid(FILE *f, const plot *p, const plot_panel *panel, const plot
         snprintf(text, sizeof text, "%.10g", ticks[i]);
         half = 3.8 * (double)strlen(text); /* of its width, about: the font is the reader's */
         fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#%06x\" text-anchor=\"middle\">%s</text>\n",
-                fmin(across(at, ticks[i]), WIDTH - 4 - half), bottom + 18, t->soft, text);
+                fmin(place_across(at, ticks[i]), WIDTH - 4 - half), bottom + 18, t->soft, text);
     }
 }
 
@@ -118,7 +118,7 @@ static void put_curve(FILE *f, const plot_curve *c, const plot_theme *t, const p
             drawing = false;
             continue;
         }
-        fprintf(f, "%c%.1f %.1f", drawing ? 'L' : 'M', across(at, c->x[i]), down(at, c->y[i]));
+        fprintf(f, "%c%.1f %.1f", drawing ? 'L' : 'M', place_across(at, c->x[i]), place_down(at, c->y[i]));
         drawing = true;
     }
     fputs("\"/>\n", f);
@@ -154,7 +154,7 @@ static void put_panel(FILE *f, const plot *p, const plot_panel *panel, const plo
     if (at.x1 <= at.x0) at.x1 = at.x0 + fmax(1, fabs(at.x0) * 1e-6);
     put_grid(f, p, panel, t, &at);
     for (int i = 0; i < p->n_deaths; i++) {
-        double x = across(&at, p->deaths[i]);
+        double x = place_across(&at, p->deaths[i]);
         put_line(f, x, top + ABOVE, x, top + PANEL - BELOW, t->death, " stroke-dasharray=\"2 4\"");
         put_death_mark(f, x, top + ABOVE, t);
     }

@@ -55,7 +55,7 @@ static const char *take_conversion(const char *text, va_list *args, conversion *
 }
 
 /* Leaves the middle of a very long word out: nobody reads it, and it hides the sentence. */
-static void shorten(char *text)
+static void shorten_word(char *text)
 {
     static const char gap[] = " [...] ";
     size_t n = strlen(text);
@@ -71,7 +71,7 @@ static void put_text(FILE *f, const conversion *c, const char *text)
     bool left = strchr(c->flags, '-') || c->width < 0;
 
     if (!copy) abort(); /* small control memory */
-    if (f != stdout) shorten(copy);
+    if (f != stdout) shorten_word(copy);
     manta_printable(copy, "");
     fprintf(f, left ? "%-*s" : "%*s", left && c->width < 0 ? -c->width : c->width, copy);
     free(copy);

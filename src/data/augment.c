@@ -39,7 +39,7 @@ static void put_element(const augment *a, void *to, int64_t i, float v)
     }
 }
 
-static float mix(float a, float b, float share)
+static float mix_values(float a, float b, float share)
 {
     return a + (b - a) * share;
 }
@@ -67,11 +67,11 @@ static void resize_image(const augment *a, random_stream *random, const void *fr
         for (int64_t x = 0; x < a->ow; x++) {
             float fx = find_place(x, a->w, a->ow, &x0, &x1);
             for (int64_t k = 0; k < a->c; k++) {
-                float top = mix(element_at(a, from, (y0 * a->w + x0) * a->c + k),
-                                element_at(a, from, (y0 * a->w + x1) * a->c + k), fx);
-                float bottom = mix(element_at(a, from, (y1 * a->w + x0) * a->c + k),
-                                   element_at(a, from, (y1 * a->w + x1) * a->c + k), fx);
-                put_element(a, to, out++, mix(top, bottom, fy));
+                float top = mix_values(element_at(a, from, (y0 * a->w + x0) * a->c + k),
+                                       element_at(a, from, (y0 * a->w + x1) * a->c + k), fx);
+                float bottom = mix_values(element_at(a, from, (y1 * a->w + x0) * a->c + k),
+                                          element_at(a, from, (y1 * a->w + x1) * a->c + k), fx);
+                put_element(a, to, out++, mix_values(top, bottom, fy));
             }
         }
     }
@@ -91,7 +91,7 @@ static void crop_middle(const augment *a, random_stream *random, const void *fro
 /* ---- rotation ---- */
 
 /* The sine of an angle in [-2 pi, 2 pi]: Taylor's series, less than 1e-12 from the truth. */
-static double sine(double x)
+static double sine_of(double x)
 {
     static const double pi = 3.14159265358979323846;
     double square, sum = 0;
@@ -114,7 +114,7 @@ static void rotate_image(const augment *a, random_stream *random, const void *fr
 {
     static const double degree = 3.14159265358979323846 / 180;
     double angle = (2 * random_uniform(random) - 1) * a->degrees * degree;
-    float s = (float)sine(angle), c = (float)sine(angle + 90 * degree);
+    float s = (float)sine_of(angle), c = (float)sine_of(angle + 90 * degree);
     float my = (float)(a->h - 1) / 2, mx = (float)(a->w - 1) / 2;
     int64_t out = 0;
 
@@ -125,10 +125,11 @@ static void rotate_image(const augment *a, random_stream *random, const void *fr
             float y0 = floorf(sy), x0 = floorf(sx);
             int64_t iy = (int64_t)y0, ix = (int64_t)x0;
             for (int64_t k = 0; k < a->c; k++) {
-                float top = mix(point_at(a, from, iy, ix, k), point_at(a, from, iy, ix + 1, k), sx - x0);
-                float bottom =
-                    mix(point_at(a, from, iy + 1, ix, k), point_at(a, from, iy + 1, ix + 1, k), sx - x0);
-                put_element(a, to, out++, mix(top, bottom, sy - y0));
+                float top =
+                    mix_values(point_at(a, from, iy, ix, k), point_at(a, from, iy, ix + 1, k), sx - x0);
+                float bottom = mix_values(point_at(a, from, iy + 1, ix, k),
+                                          point_at(a, from, iy + 1, ix + 1, k), sx - x0);
+                put_element(a, to, out++, mix_values(top, bottom, sy - y0));
             }
         }
     }
@@ -143,7 +144,7 @@ static float draw_factor(random_stream *random, double v)
     return (float)(low + random_uniform(random) * (1 + v - low));
 }
 
-static float cut(const augment *a, float v)
+static float cut_value(const augment *a, float v)
 {
     float most = a->dtype == MANTA_DTYPE_F32 ? 1 : 255;
 
@@ -168,15 +169,15 @@ static void color_image(const augment *a, random_stream *random, const void *fro
     float saturation = draw_factor(random, a->saturation);
     double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) put_element(a, to, i, cut(a, element_at(a, from, i) * brightness));
+    for (int64_t i = 0; i < n; i++) put_element(a, to, i, cut_value(a, element_at(a, from, i) * brightness));
     for (int64_t i = 0; i < pixels; i++) sum += (double)grey_of(a, to, i);
     float mean = (float)(sum / (double)pixels);
     for (int64_t i = 0; i < n && contrast != 1; i++)
-        put_element(a, to, i, cut(a, contrast * element_at(a, to, i) + (1 - contrast) * mean));
+        put_element(a, to, i, cut_value(a, contrast * element_at(a, to, i) + (1 - contrast) * mean));
     for (int64_t i = 0; i < pixels && a->c == 3 && saturation != 1; i++) {
         float grey = grey_of(a, to, i);
         for (int64_t k = 3 * i; k < 3 * i + 3; k++)
-            put_element(a, to, k, cut(a, saturation * element_at(a, to, k) + (1 - saturation) * grey));
+            put_element(a, to, k, cut_value(a, saturation * element_at(a, to, k) + (1 - saturation) * grey));
     }
 }
 

@@ -16,7 +16,8 @@
 typedef void element_fn(const loss_config *k, int n, const float *p, const float *t, float *value,
                         float *slope);
 
-static void binary(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
+static void binary_elements(const loss_config *k, int n, const float *p, const float *t, float *value,
+                            float *slope)
 {
     const loss_rows *rows = loss_rows_of();
     float soft[LOSS_BLOCK];
@@ -28,7 +29,8 @@ static void binary(const loss_config *k, int n, const float *p, const float *t, 
     (k->from_logits ? rows->binary_logits : rows->binary_probs)(n, p, t, value, slope);
 }
 
-static void squared(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
+static void squared_elements(const loss_config *k, int n, const float *p, const float *t, float *value,
+                             float *slope)
 {
     (void)k;
     for (int i = 0; i < n; i++) {
@@ -38,7 +40,8 @@ static void squared(const loss_config *k, int n, const float *p, const float *t,
     }
 }
 
-static void absolute(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
+static void absolute_elements(const loss_config *k, int n, const float *p, const float *t, float *value,
+                              float *slope)
 {
     (void)k;
     for (int i = 0; i < n; i++) {
@@ -48,7 +51,8 @@ static void absolute(const loss_config *k, int n, const float *p, const float *t
     }
 }
 
-static void huber(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
+static void huber_elements(const loss_config *k, int n, const float *p, const float *t, float *value,
+                           float *slope)
 {
     float delta = (float)option_real((double)k->delta, 1);
 
@@ -87,20 +91,20 @@ static manta_status mean_of_rows(const manta_loss_call *c, const char *what, los
 
 manta_status loss_binary(const manta_loss_call *c)
 {
-    return mean_of_rows(c, "binary_crossentropy", LOSS_SHARE, binary);
+    return mean_of_rows(c, "binary_crossentropy", LOSS_SHARE, binary_elements);
 }
 
 manta_status loss_squared(const manta_loss_call *c)
 {
-    return mean_of_rows(c, "mean_squared_error", LOSS_ANY, squared);
+    return mean_of_rows(c, "mean_squared_error", LOSS_ANY, squared_elements);
 }
 
 manta_status loss_absolute(const manta_loss_call *c)
 {
-    return mean_of_rows(c, "mean_absolute_error", LOSS_ANY, absolute);
+    return mean_of_rows(c, "mean_absolute_error", LOSS_ANY, absolute_elements);
 }
 
 manta_status loss_huber(const manta_loss_call *c)
 {
-    return mean_of_rows(c, "huber", LOSS_ANY, huber);
+    return mean_of_rows(c, "huber", LOSS_ANY, huber_elements);
 }

@@ -12,7 +12,7 @@ static kern_binary operator_of(const lowering *w, const plan_node *n)
     return op == &op_add ? KERN_ADD : op == &op_subtract ? KERN_SUB : KERN_MUL;
 }
 
-static void walk(lowering *w, const plan_node *n, kern_binary op)
+static void add_walk(lowering *w, const plan_node *n, kern_binary op)
 {
     const manta_array *out = &n->out[0];
     op_strides a = op_strides_of(&n->in[0], out), b = op_strides_of(&n->in[1], out);
@@ -45,7 +45,7 @@ static manta_status binary_forward(lowering *w, const plan_node *n)
     if (swap || (pa == count && pb))
         LOWER(w, binary, count, k);
     else
-        walk(w, n, op);
+        add_walk(w, n, op);
     return MANTA_OK;
 }
 

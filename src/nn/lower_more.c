@@ -283,7 +283,7 @@ static manta_status relu_backward(lowering *w, const plan_node *n)
 /* ---- normalisation by given numbers ---- */
 
 /* Some channels at a time: their numbers travel with the launch. */
-static void normalize(lowering *w, const plan_node *n, normalize_args a, bool backward)
+static void add_normalize(lowering *w, const plan_node *n, normalize_args a, bool backward)
 {
     const op_normalize_attrs *t = lower_attrs(w, n);
     int64_t rows = manta_array_count(&n->in[0]) / t->n;
@@ -300,7 +300,8 @@ static void normalize(lowering *w, const plan_node *n, normalize_args a, bool ba
 
 static manta_status normalize_forward(lowering *w, const plan_node *n)
 {
-    normalize(w, n, (normalize_args){.x = lower_at(w, n->in_at[0]), .y = lower_at(w, n->out_at[0])}, false);
+    add_normalize(w, n, (normalize_args){.x = lower_at(w, n->in_at[0]), .y = lower_at(w, n->out_at[0])},
+                  false);
     return MANTA_OK;
 }
 
@@ -309,13 +310,13 @@ static manta_status normalize_backward(lowering *w, const plan_node *n)
     normalize_args a = {
         .dy = lower_at(w, n->dout_at[0]), .dx = lower_at(w, n->din_at[0]), .accumulate = n->accumulate[0]};
 
-    if (lower_wants(n, 0)) normalize(w, n, a, true);
+    if (lower_wants(n, 0)) add_normalize(w, n, a, true);
     return MANTA_OK;
 }
 
 /* ---- scale ---- */
 
-static void multiply(lowering *w, int64_t n, dev_addr a, int64_t nb, dev_addr b, dev_addr out)
+static void add_product(lowering *w, int64_t n, dev_addr a, int64_t nb, dev_addr b, dev_addr out)
 {
     binary_args p = {.op = KERN_MUL, .nb = nb, .a = a, .b = b, .out = out};
 
@@ -329,8 +330,8 @@ static int64_t channels_of(const manta_array *x)
 
 static manta_status scale_forward(lowering *w, const plan_node *n)
 {
-    multiply(w, manta_array_count(&n->in[0]), lower_at(w, n->in_at[0]), channels_of(&n->in[0]),
-             lower_at(w, n->in_at[1]), lower_at(w, n->out_at[0]));
+    add_product(w, manta_array_count(&n->in[0]), lower_at(w, n->in_at[0]), channels_of(&n->in[0]),
+                lower_at(w, n->in_at[1]), lower_at(w, n->out_at[0]));
     return MANTA_OK;
 }
 
@@ -341,11 +342,11 @@ static manta_status scale_backward(lowering *w, const plan_node *n)
     dev_addr products = lower_scratch(w, (size_t)count * sizeof(float));
 
     if (lower_wants(n, 1)) {
-        multiply(w, count, dy, count, lower_at(w, n->in_at[0]), products);
+        add_product(w, count, dy, count, lower_at(w, n->in_at[0]), products);
         lower_col_sum(w, count / channels, channels, products, lower_at(w, n->din_at[1]), n->accumulate[1]);
     }
     if (lower_wants(n, 0)) {
-        multiply(w, count, dy, channels, lower_at(w, n->in_at[1]), n->accumulate[0] ? products : dx);
+        add_product(w, count, dy, channels, lower_at(w, n->in_at[1]), n->accumulate[0] ? products : dx);
         if (n->accumulate[0]) lower_axpby(w, count, 1, products, 1, dx);
     }
     return MANTA_OK;

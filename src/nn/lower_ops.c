@@ -94,7 +94,7 @@ static manta_status affine_backward(lowering *w, const plan_node *n)
 
 /* ---- dropout ---- */
 
-static void drop(lowering *w, const plan_node *n, dev_addr from, dev_addr to, bool add)
+static void add_dropout(lowering *w, const plan_node *n, dev_addr from, dev_addr to, bool add)
 {
     const op_dropout_attrs *t = lower_attrs(w, n);
     int64_t rows = n->in[0].shape[0], all = manta_array_count(&n->in[0]);
@@ -119,14 +119,14 @@ static void drop(lowering *w, const plan_node *n, dev_addr from, dev_addr to, bo
 
 static manta_status dropout_forward(lowering *w, const plan_node *n)
 {
-    drop(w, n, lower_at(w, n->in_at[0]), lower_at(w, n->out_at[0]), false);
+    add_dropout(w, n, lower_at(w, n->in_at[0]), lower_at(w, n->out_at[0]), false);
     return MANTA_OK;
 }
 
 static manta_status dropout_backward(lowering *w, const plan_node *n)
 {
     if (lower_wants(n, 0))
-        drop(w, n, lower_at(w, n->dout_at[0]), lower_at(w, n->din_at[0]), n->accumulate[0]);
+        add_dropout(w, n, lower_at(w, n->dout_at[0]), lower_at(w, n->din_at[0]), n->accumulate[0]);
     return MANTA_OK;
 }
 

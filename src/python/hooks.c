@@ -1,7 +1,7 @@
 /* hooks.c - waits, and what the runtime tells this process: forks, signals, cancels, ends.
  *
  * Handlers of signals run on Python's first thread alone, and only with the interpreter: while that
- * thread waits, the runtime asks (interrupted()) whether one has raised something, and ends the wait with
+ * thread waits, the runtime asks (is_interrupted()) whether one has raised something, and ends the wait with
  * MANTA_EINTERRUPTED if so.
  *
  * A nursery calls nursery_run() with the interpreter and never gives it away: each of its forks
@@ -109,7 +109,7 @@ static manta_status after_fork_child(void *user, const char *environment)
 }
 
 /* Handlers of signals run on the first thread alone, with the interpreter. */
-static bool interrupted(void *user)
+static bool is_interrupted(void *user)
 {
     (void)user;
     if (atomic_load(&is_stopping)) return true;
@@ -121,7 +121,7 @@ static bool interrupted(void *user)
 }
 
 /* A call that was cancelled gets a KeyboardInterrupt; a method of an actor looks for itself. */
-static void cancelled(void *user, uint64_t task)
+static void interrupt_call(void *user, uint64_t task)
 {
     (void)user;
     PyGILState_STATE s = PyGILState_Ensure();
@@ -144,7 +144,7 @@ PyObject *py_show_prints(PyObject *self, PyObject *on)
 
 /* The thread that calls this ends with the runtime, and so before the interpreter: shutdown() waits for it without the
  * interpreter, and whatever the program's stream does must not wait for shutdown(). */
-static bool printed(void *user, int stream, const char *text, size_t n)
+static bool show_print(void *user, int stream, const char *text, size_t n)
 {
     (void)user;
     if (!atomic_load(&python_prints)) return false;
@@ -177,9 +177,9 @@ void py_set_runtime_hooks(void)
     manta_set_hooks(&(manta_hooks){.before_fork = before_fork,
                                    .after_fork_parent = after_fork_parent,
                                    .after_fork_child = after_fork_child,
-                                   .interrupted = interrupted,
-                                   .cancelled = cancelled,
-                                   .printed = printed,
+                                   .interrupted = is_interrupted,
+                                   .cancelled = interrupt_call,
+                                   .printed = show_print,
                                    .stack = py_stack,
                                    .end = worker_ends});
     manta_set_resolver(py_resolve, NULL);

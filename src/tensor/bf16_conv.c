@@ -138,7 +138,7 @@ static const float *weight_of(const gemm_isa *isa, pool *p, const conv_call *c, 
     return room;
 }
 
-static void convolve(const gemm_isa *isa, pool *p, const conv_call *c)
+static void convolve_forward(const gemm_isa *isa, pool *p, const conv_call *c)
 {
     const conv_shape *s = &c->s;
     conv_call pairs = *c;
@@ -194,7 +194,7 @@ static void sum_weights(const gemm_isa *isa, pool *p, const conv_call *c)
     }                                                                                                        \
     void conv_forward_bf16_##x(pool *p, const conv_call *c)                                                  \
     {                                                                                                        \
-        convolve(&gemm_isa_pairs_##x, p, c);                                                                 \
+        convolve_forward(&gemm_isa_pairs_##x, p, c);                                                         \
     }                                                                                                        \
     void conv_backward_data_bf16_##x(pool *p, const conv_call *c)                                            \
     {                                                                                                        \

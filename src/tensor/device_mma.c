@@ -23,7 +23,7 @@ static dev_divisor divisor_of(int64_t by)
 }
 
 /* Kernels count in 32 bits, up to a tile beyond the last element. */
-static bool fits(int64_t elements)
+static bool count_fits(int64_t elements)
 {
     return elements < INT32_MAX - 256;
 }
@@ -39,8 +39,8 @@ static bool shape_fits(const conv_shape *s)
     /* Padding behind the map is not bounded by its sides: the place of the last output is. */
     return s->groups == 1 && s->h > 0 && s->w > 0 && s->kh * s->dh < SIDE_MOST && s->kw * s->dw < SIDE_MOST &&
            (s->oh - 1) * s->sh < 2 * SIDE_MOST && (s->ow - 1) * s->sw < 2 * SIDE_MOST &&
-           fits(s->n * s->h * s->w * s->c) && fits(s->n * s->oh * s->ow * s->oc) &&
-           fits(s->kh * s->kw * s->c * s->oc) && s->n * s->oh * s->ow > 0 && s->c > 0 && s->oc > 0;
+           count_fits(s->n * s->h * s->w * s->c) && count_fits(s->n * s->oh * s->ow * s->oc) &&
+           count_fits(s->kh * s->kw * s->c * s->oc) && s->n * s->oh * s->ow > 0 && s->c > 0 && s->oc > 0;
 }
 
 /* The taps of k along one axis that meet an input of some output: [*first, *first + count). */
@@ -207,12 +207,12 @@ conv_shape dev_mma_dense(int64_t m, int64_t n, int64_t k)
 
 /* ---- shared memory ---- */
 
-static size_t deep(int lines)
+static size_t size_of_deep(int lines)
 {
     return (size_t)lines * (MMA_DEPTH + MMA_GAP_DEEP);
 }
 
-static size_t flat(int lines)
+static size_t size_of_flat(int lines)
 {
     return (size_t)MMA_DEPTH * (size_t)(lines + MMA_GAP_FLAT);
 }
@@ -225,8 +225,8 @@ size_t dev_kernel_shared(int kernel)
     size_t a, b;
 
     if (kernel < first || kernel > DEV_bf16_weights_128) return 0;
-    a = op == MMA_WEIGHTS ? flat(tile_rows[size]) : deep(tile_rows[size]);
-    b = op == MMA_DATA ? deep(tile_cols[size]) : flat(tile_cols[size]);
+    a = op == MMA_WEIGHTS ? size_of_flat(tile_rows[size]) : size_of_deep(tile_rows[size]);
+    b = op == MMA_DATA ? size_of_deep(tile_cols[size]) : size_of_flat(tile_cols[size]);
     return (size_t)slabs[size] * (a + b) * sizeof(float);
 }
 

@@ -24,7 +24,7 @@
 static const double power[PLACE + 1] = {1e0,  1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8,
                                         1e-7, 1e-6,  1e-5,  1e-4,  1e-3,  1e-2,  1e-1,  1e0};
 
-static inline __m256i places(void)
+static inline __m256i places_of_lane(void)
 {
     return _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
 }
@@ -46,9 +46,9 @@ static inline __m256i is_digit(__m256i v)
 /* Two fields that end (or are cut) at a and b, of which `left` has how many bytes of
  * their lanes are before them. Gives the two halves of D in each lane, twice; *weight:
  * its sum, in either half. */
-static inline __m256i two(const uint8_t *a, const uint8_t *b, __m256i left, __m256i *weight)
+static inline __m256i read_two(const uint8_t *a, const uint8_t *b, __m256i left, __m256i *weight)
 {
-    const __m256i place = places(), one = _mm256_set1_epi8(1);
+    const __m256i place = places_of_lane(), one = _mm256_set1_epi8(1);
 
     const __m256i not_point =
         _mm256_xor_si256(_mm256_add_epi8(place, _mm256_set1_epi8(WEIGHT_POINT)), _mm256_set1_epi8(-1));
@@ -73,7 +73,7 @@ static inline __m256i two(const uint8_t *a, const uint8_t *b, __m256i left, __m2
 }
 
 /* Four fields, the first and third in p, the second and fourth in q, as doubles. */
-static inline __m256d four(__m256i p, __m256i q)
+static inline __m256d join_four(__m256i p, __m256i q)
 {
     __m256i v = _mm256_permute4x64_epi64(_mm256_unpacklo_epi32(p, q), 0xd8);
     __m256d high = _mm256_cvtepi32_pd(_mm256_castsi256_si128(v));
@@ -83,7 +83,7 @@ static inline __m256d four(__m256i p, __m256i q)
 }
 
 /* The powers of ten of four weights. */
-static inline __m256d powers(__m256i weight)
+static inline __m256d powers_of_four(__m256i weight)
 {
     uint64_t place[4] __attribute__((aligned(32)));
 
@@ -102,7 +102,7 @@ static inline __m256 eight_floats(__m256d a, __m256d b, double times)
  * digits, 16 bytes at most. */
 static bool tails_are_digits(const uint8_t *at, const uint32_t *ends, __m256i n)
 {
-    const __m256i place = places(), two_lanes = _mm256_set1_epi32(32);
+    const __m256i place = places_of_lane(), two_lanes = _mm256_set1_epi32(32);
 
     /* Each number in all four bytes. */
     const __m256i spread =
@@ -142,10 +142,11 @@ static inline __attribute__((always_inline)) uint8_t eight(const uint8_t *at, si
     for (int i = 0; i < 4; i++) {
         int k = i / 2 * 4 + i % 2; /* 0 and 2, 1 and 3, 4 and 6, 5 and 7 */
         __m256i lanes = _mm256_setr_epi32(k, k, k, k, k + 2, k + 2, k + 2, k + 2);
-        d[i] = two(at + stop[k], at + stop[k + 2], _mm256_permutevar8x32_epi32(left, lanes), &w[i]);
+        d[i] = read_two(at + stop[k], at + stop[k + 2], _mm256_permutevar8x32_epi32(left, lanes), &w[i]);
     }
     __m256i weight_a = _mm256_unpacklo_epi64(w[0], w[1]), weight_b = _mm256_unpacklo_epi64(w[2], w[3]);
-    __m256d a = four(d[0], d[1]), b = four(d[2], d[3]), by_a = powers(weight_a), by_b = powers(weight_b);
+    __m256d a = join_four(d[0], d[1]), b = join_four(d[2], d[3]), by_a = powers_of_four(weight_a),
+            by_b = powers_of_four(weight_b);
     __m256 f = eight_floats(_mm256_mul_pd(a, by_a), _mm256_mul_pd(b, by_b), 1 - 0x1p-50);
     __m256i weight =
         _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(weight_a),
@@ -190,7 +191,7 @@ static bool all_fields(csv_rows *r)
 /* ---- separators -------------------------------------------------------------------------- */
 
 /* Bits of the bytes of a and b that are equal to those of k and l. */
-static inline uint64_t equal(__m256i a, __m256i b, __m256i k, __m256i l)
+static inline uint64_t equal_bytes(__m256i a, __m256i b, __m256i k, __m256i l)
 {
     return (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, k)) |
            (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(b, l)) << 32;
@@ -213,8 +214,8 @@ static void find_ends(csv_rows *r)
     for (size_t i = 0; i < n; i += 64) {
         __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(at + i));
         __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(at + i + 32));
-        uint64_t m = equal(a, b, _mm256_shuffle_epi8(kind, a), _mm256_shuffle_epi8(kind, b));
-        uint64_t commas = equal(a, b, comma, comma);
+        uint64_t m = equal_bytes(a, b, _mm256_shuffle_epi8(kind, a), _mm256_shuffle_epi8(kind, b));
+        uint64_t commas = equal_bytes(a, b, comma, comma);
         if (n - i < 64) m &= ((uint64_t)1 << (n - i)) - 1;
         commas &= m;
         /* An empty field has a comma at one of its ends, and a separator at the other. */

@@ -25,7 +25,7 @@
 
 /* In a general register: the compiler would go on in mask registers, which are slow
  * at arithmetic, the more so for "and not". */
-static inline uint64_t general(uint64_t mask)
+static inline uint64_t hold_in_general(uint64_t mask)
 {
     __asm__("" : "+r"(mask));
     return mask;
@@ -46,8 +46,8 @@ static void find_ends(csv_rows *r)
     for (size_t i = 0; i < n; i += 64) {
         __m512i v = _mm512_loadu_si512(at + i);
         uint64_t all = n - i < 64 ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX;
-        uint64_t s = general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_shuffle_epi8(kind, v)));
-        uint64_t comma = s & general(_mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(',')));
+        uint64_t s = hold_in_general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_shuffle_epi8(kind, v)));
+        uint64_t comma = s & hold_in_general(_mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(',')));
         /* An empty field has a comma at one of its ends, and a separator at the other. */
         *odd = (uint32_t)i;
         odd += ((s & (comma << 1 | last_comma)) | (comma & (s << 1 | last))) != 0;
@@ -134,7 +134,7 @@ static const union {
         .evens = {0, 2, 4, 6, 8, 10, 12, 14},
     }};
 
-static inline kept keep(void)
+static inline kept load_kept(void)
 {
     const uint8_t(*c)[64] = kept_values.bytes;
     __m512i v[13];
@@ -145,7 +145,7 @@ static inline kept keep(void)
 }
 
 /* 16 bytes of the field that begins at `from` and ends at `end`, its last byte last. */
-static inline __m128i window(const uint8_t *at, size_t from, size_t end)
+static inline __m128i load_window(const uint8_t *at, size_t from, size_t end)
 {
     size_t stop = end < from + 16 ? end : from + 16;
 
@@ -153,23 +153,23 @@ static inline __m128i window(const uint8_t *at, size_t from, size_t end)
 }
 
 /* The first byte of each lane in all its bytes. */
-static inline __m512i spread(__m512i v)
+static inline __m512i spread_first(__m512i v)
 {
     return _mm512_shuffle_epi8(v, _mm512_setzero_si512());
 }
 
 /* Four fields, the lengths of which are in the lanes of `left`, subtracted from 16.
  * Gives D in the first half of each lane; *weight: there, the sum. */
-static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends, __m512i left,
-                           __m512i *weight)
+static inline __m512i read_four(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends,
+                                __m512i left, __m512i *weight)
 {
-    __m512i v = _mm512_castsi128_si512(window(at, from, ends[0]));
+    __m512i v = _mm512_castsi128_si512(load_window(at, from, ends[0]));
 
-    v = _mm512_inserti32x4(v, window(at, (size_t)ends[0] + 1, ends[1]), 1);
-    v = _mm512_inserti32x4(v, window(at, (size_t)ends[1] + 1, ends[2]), 2);
-    v = _mm512_inserti32x4(v, window(at, (size_t)ends[2] + 1, ends[3]), 3);
+    v = _mm512_inserti32x4(v, load_window(at, (size_t)ends[0] + 1, ends[1]), 1);
+    v = _mm512_inserti32x4(v, load_window(at, (size_t)ends[1] + 1, ends[2]), 2);
+    v = _mm512_inserti32x4(v, load_window(at, (size_t)ends[2] + 1, ends[3]), 3);
     v = _mm512_sub_epi8(v, c->zero_char);
-    left = spread(left);
+    left = spread_first(left);
     __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, left);
     __mmask64 front = _mm512_cmpeq_epi8_mask(c->place, _mm512_sub_epi8(left, _mm512_set1_epi8(-1)));
     __mmask64 digit = _mm512_mask_cmplt_epu8_mask(in, v, c->ten);
@@ -179,7 +179,7 @@ static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const 
     w = _mm512_mask_mov_epi8(_mm512_mask_mov_epi8(w, point, c->weigh_point), minus, c->weigh_minus);
     w = _mm512_sad_epu8(w, _mm512_setzero_si512());
     w = _mm512_add_epi64(w, _mm512_shuffle_epi32(w, _MM_PERM_BADC));
-    __m512i dot = spread(_mm512_and_si512(w, c->low));
+    __m512i dot = spread_first(_mm512_and_si512(w, c->low));
     __m512i d = _mm512_maskz_mov_epi8(digit, v);
     d = _mm512_mask_mov_epi8(d, _mm512_cmple_epu8_mask(c->place, dot), _mm512_bslli_epi128(d, 1));
     d = _mm512_madd_epi16(_mm512_maddubs_epi16(d, c->tens), c->hundreds);
@@ -188,7 +188,7 @@ static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const 
     return _mm512_add_epi64(_mm512_mul_epu32(d, c->tens8), _mm512_srli_epi64(d, 32));
 }
 
-static inline __m512d power(const double *table, __m512i place)
+static inline __m512d powers_of_eight(const double *table, __m512i place)
 {
     return _mm512_permutex2var_pd(_mm512_load_pd(table), place, _mm512_load_pd(table + 8));
 }
@@ -209,7 +209,7 @@ static bool tails_are_digits(const kept *c, const uint8_t *at, const uint32_t *e
         v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 1] - 16)), 1);
         v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 2] - 16)), 2);
         v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 3] - 16)), 3);
-        __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, spread(_mm512_permutexvar_epi32(lane, left)));
+        __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, spread_first(_mm512_permutexvar_epi32(lane, left)));
         wrong |= _mm512_mask_cmpge_epu8_mask(in, _mm512_sub_epi8(v, c->zero_char), c->ten);
     }
     return !wrong;
@@ -232,14 +232,14 @@ static inline __attribute__((always_inline)) uint8_t eight(const kept *c, const 
     __m512i left_of = _mm512_permutexvar_epi32(lane, left);
     __m512i left_of_rest = _mm512_permutexvar_epi32(_mm512_or_si512(lane, _mm512_set1_epi32(4)), left);
     __m512i marks, marks_of_rest;
-    __m512i least = four(c, at, from, ends, left_of, &marks);
-    __m512i rest = four(c, at, (size_t)ends[3] + 1, ends + 4, left_of_rest, &marks_of_rest);
+    __m512i least = read_four(c, at, from, ends, left_of, &marks);
+    __m512i rest = read_four(c, at, (size_t)ends[3] + 1, ends + 4, left_of_rest, &marks_of_rest);
 
     least = _mm512_permutex2var_epi64(least, c->evens, rest);
     marks = _mm512_permutex2var_epi64(marks, c->evens, marks_of_rest);
     __m512i most = _mm512_mask_add_epi64(least, more, least, _mm512_set1_epi64(1));
-    __m256 f = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(least), power(below, marks)));
-    __m256 g = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(most), power(above, marks)));
+    __m256 f = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(least), powers_of_eight(below, marks)));
+    __m256 g = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(most), powers_of_eight(above, marks)));
     __mmask8 apart = _mm256_cmp_ps_mask(f, g, _CMP_NEQ_UQ);
     /* 32 becomes the sign: a ^ (b & c) */
     __m256i weight = _mm512_cvtepi64_epi32(marks), sign = _mm256_slli_epi32(weight, 26);
@@ -259,7 +259,7 @@ static inline __attribute__((always_inline)) uint8_t eight(const kept *c, const 
 
 static bool all_fields(csv_rows *r)
 {
-    const kept c = keep();
+    const kept c = load_kept();
     size_t from = 0;
 
     if (r->n < 4 * r->n_ends) return false; /* small numbers have a way that is faster still */

@@ -80,7 +80,7 @@ static void move_state(const ps_range *p, mover *m, void *state)
     if (l->arrays.accumulator) move_range(p, m, state, l->off_accumulator);
 }
 
-static void *writable(const void *memory)
+static void *drop_const(const void *memory)
 {
     return (void *)(uintptr_t)memory; /* a packing mover only reads */
 }
@@ -92,12 +92,12 @@ size_t ps_range_weights_size(const ps_range *p)
 
 void ps_range_get_weights(const ps_range *p, const void *state, char *out)
 {
-    move_weights(p, &(mover){.bytes = out, .pack = true}, writable(state));
+    move_weights(p, &(mover){.bytes = out, .pack = true}, drop_const(state));
 }
 
 void ps_range_set_weights(const ps_range *p, void *state, const char *in)
 {
-    move_weights(p, &(mover){.bytes = writable(in)}, state);
+    move_weights(p, &(mover){.bytes = drop_const(in)}, state);
 }
 
 size_t ps_range_slot_size(const ps_range *p)
@@ -107,12 +107,12 @@ size_t ps_range_slot_size(const ps_range *p)
 
 void ps_range_get_slot(const ps_range *p, const void *slot, char *out)
 {
-    move_slot(p, &(mover){.bytes = out, .pack = true}, writable(slot));
+    move_slot(p, &(mover){.bytes = out, .pack = true}, drop_const(slot));
 }
 
 void ps_range_set_slot(const ps_range *p, void *slot, const char *in)
 {
-    move_slot(p, &(mover){.bytes = writable(in)}, slot);
+    move_slot(p, &(mover){.bytes = drop_const(in)}, slot);
 }
 
 size_t ps_range_state_size(const ps_range *p)
@@ -125,10 +125,10 @@ size_t ps_range_state_size(const ps_range *p)
 
 void ps_range_get_state(const ps_range *p, const void *state, char *out)
 {
-    move_state(p, &(mover){.bytes = out, .pack = true}, writable(state));
+    move_state(p, &(mover){.bytes = out, .pack = true}, drop_const(state));
 }
 
 void ps_range_set_state(const ps_range *p, void *state, const char *in)
 {
-    move_state(p, &(mover){.bytes = writable(in)}, state);
+    move_state(p, &(mover){.bytes = drop_const(in)}, state);
 }

@@ -270,7 +270,7 @@ static manta_status serve_links(server *v)
     return v->end.code ? manta_error_raise(&v->end) : MANTA_OK;
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t larger_of(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -278,9 +278,9 @@ static size_t larger(size_t a, size_t b)
 size_t ps_server_room(const ps_plan *p, int number)
 {
     ps_range range = ps_range_of(&p->s->l, number, p->servers);
-    size_t room = larger(ps_range_state_size(&range), ps_range_slot_size(&range));
+    size_t room = larger_of(ps_range_state_size(&range), ps_range_slot_size(&range));
 
-    return larger(room, p->s->l.run_size + ps_journal_room(p->steps));
+    return larger_of(room, p->s->l.run_size + ps_journal_room(p->steps));
 }
 
 manta_status ps_serve(const ps_plan *p, int number, int listener)

@@ -338,7 +338,7 @@ static manta_status put_renewal(const s3_lease *l, const char *text, char etag[S
     return s3_put(&l->place, text, strlen(text), when, etag);
 }
 
-static void renew(s3_lease *l) /* under its lock, which it gives away meanwhile */
+static void renew_lease(s3_lease *l) /* under its lock, which it gives away meanwhile */
 {
     char *text, etag[S3_ETAG];
     int64_t begun = lease_now_ns();
@@ -371,7 +371,7 @@ static void renew_all_along(void *arg)
     mutex_lock(&l->lock);
     while (!l->leave && !l->lost) {
         if (cond_wait(&l->changed, &l->lock, next) || clock_now_ns() < next) continue;
-        renew(l);
+        renew_lease(l);
         next = clock_deadline((int64_t)l->lease_s * 1000 / 3);
     }
     mutex_unlock(&l->lock);
