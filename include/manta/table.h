@@ -76,8 +76,8 @@ typedef struct manta_table_options {
      * nan), as in "age@mean+city@onehot". A backslash takes the meaning from the character
      * behind it. x NULL: all columns but y; y NULL: none. y is one column. */
     const char *x, *y;
-    manta_table_missing missing; /* of columns that do not say */
-    manta_table_encoding categories; /* likewise */
+    manta_table_missing missing; /* of columns that do not say a rule */
+    manta_table_encoding categories; /* of columns that do not say an encoding */
     char delimiter; /* of CSV; 0: found among comma, semicolon, tab and bar */
     manta_table_header header;
     bool keep_rows; /* MANTA_TABLE_MISSING_DROP is refused where it would leave a row out */

@@ -45,8 +45,8 @@ struct manta_group {
     manta_work *head, **tail;
     bool broken;
     manta_error why; /* when broken */
-    manta_error lost; /* of a message whose other end is gone, while collectives still may end, */
-    int64_t lost_end; /* and until when they may; 0: no message is lost */
+    manta_error lost; /* why a message was lost whose other end is gone, while collectives still may end */
+    int64_t lost_end; /* until when collectives still may end then; 0: no message is lost */
     void *pack; /* o.bytes_per_pack bytes, made on first use */
     /* the progress thread */
     bool has_thread, stop;

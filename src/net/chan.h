@@ -46,7 +46,7 @@ typedef struct chan_end chan_end;
 /* What a node is. Texts are copied. */
 typedef struct chan_options {
     const char *node; /* the node's name, unique in the job: "worker/1" */
-    const char *job; /* the same for all */
+    const char *job; /* its name, the same for all nodes */
     const char *profile; /* arithmetic, the same for all; "" when it does not matter */
     bool plain; /* frames posted as bulk are not encrypted */
     int64_t handshake_ms; /* for a channel to become open; 0: 10 s */

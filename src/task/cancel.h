@@ -32,7 +32,7 @@ cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how);
 typedef struct cancel_heard {
     bool answer; /* it had not begun: it is answered as cancelled, and forgotten */
     bool mark; /* it runs: it can see that it is cancelled, and its waits end */
-    bool close; /* and makes no more calls */
+    bool close; /* it runs: it makes no more calls */
     bool spread; /* the calls it has made are cancelled */
 } cancel_heard;
 

@@ -130,8 +130,8 @@ typedef struct job {
     forker forkers[FORKERS];
     buf warm; /* the command of the warm nursery (nursery.h); empty: there is none */
     MAP(uint32_t) environments; /* those that have a name, and their numbers, from 1 in this order */
-    char shortage[256]; /* why the last worker that was to be started was not, */
-    manta_status shortage_code; /* and what calls fail with for that */
+    char shortage[256]; /* why the last worker that was to be started was not */
+    manta_status shortage_code; /* what calls fail with for want of that worker */
     MAP(uint64_t) codes; /* objects, by the key in hexadecimal digits */
     starvation starved;
 } job;
@@ -159,12 +159,12 @@ typedef struct node {
     loop *loop;
     sched *sched;
     registry *registry;
-    VEC(registry_event) later; /* what follows from actions of the registry, */
-    bool is_stepping; /* which are being done */
-    VEC(registry_event) wants; /* of actors that nobody has told of yet, */
-    bool is_looking; /* while everything that was said is read */
-    VEC(uint32_t) stops; /* workers that are to be stopped, idle as they are (daemon_end_workers()), */
-    VEC(uint32_t) kills; /* and whose callers or groups are gone */
+    VEC(registry_event) later; /* events that follow from actions of the registry which are being done */
+    bool is_stepping; /* actions of the registry are being done */
+    VEC(registry_event) wants; /* of actors that nobody has told of yet, until everything said is read */
+    bool is_looking; /* everything that was said is being read, for `wants` */
+    VEC(uint32_t) stops; /* idle workers that are to be stopped (daemon_end_workers()) */
+    VEC(uint32_t) kills; /* workers that are to be killed: their callers or groups are gone */
     refs_book *refs;
     gifts *gifts;
     buf out; /* the message being written */

@@ -48,7 +48,7 @@ sched_shape daemon_take_shape(wire *w)
     for (int i = 0; i < SCHED_RESOURCES; i++)
         if (s.amount[i] < 0) s.amount[i] = 0;
     if (s.place < 0) s.place = 0;
-    if (s.place > SCHED_NEVER) s.place = SCHED_NEVER; /* it is added to the cores, */
+    if (s.place > SCHED_NEVER) s.place = SCHED_NEVER; /* the place is added to the cores */
     if (s.amount[0] > SCHED_NEVER) s.amount[0] = SCHED_NEVER;
     return s;
 }

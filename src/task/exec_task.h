@@ -45,8 +45,8 @@ struct manta_task {
     bool is_lost; /* an argument cannot be read */
     bool is_part; /* of a chunk: its function does not run for the whole call */
     bool in_function; /* until it has returned, its thread ends the call */
-    bool is_deferred; /* it ends with manta_task_finish(), */
-    bool is_finished; /* which was called, with `outcome` */
+    bool is_deferred; /* it ends with manta_task_finish() */
+    bool is_finished; /* manta_task_finish() was called, with `outcome` */
     manta_status outcome;
     int64_t ns; /* that its function took */
     uint64_t yielded;

@@ -41,8 +41,8 @@ typedef struct incoming {
     _Atomic bool cancelled;
     _Atomic bool ends; /* cancelled, and so are the calls it makes */
     bool is_calm; /* its waits go on though it is cancelled */
-    bool leaves; /* it fails as its actor has ended itself (self_of.left), */
-    bool is_last; /* by this call: it is answered when the process has nothing more to do */
+    bool leaves; /* it fails as its actor has ended itself (self_of.left) */
+    bool is_last; /* this call has ended its actor: answered when the process has nothing more to do */
     uint64_t taken; /* items that the caller has of a stream */
     uint64_t yielded, promised; /* items sent, and items that were given room and not sent yet (yields.c) */
     failure_told *told; /* NULL: of no failure */

@@ -80,8 +80,8 @@ typedef struct runtime {
     idleness idle;
     int waiters;
     int questions; /* with a time limit, that are under way: rt_question_begin() */
-    int timed; /* waiters that have a time limit, */
-    int waiting_calls; /* and those that are calls which run here */
+    int timed; /* waiters that have a time limit */
+    int waiting_calls; /* waiters that are calls which run here */
     uint64_t walks;
     uint64_t settled; /* counts objects that got their value or failure, from 1 on */
     uint64_t looks; /* at objects, by waits for some of many */
@@ -100,7 +100,7 @@ typedef struct runtime {
     MAP_U64(struct actor_link *) actors;
     MAP_U64(struct stream *) streams;
     MAP_U64(struct group_link *) groups; /* that this process has used */
-    MAP(uint64_t) environments; /* the same, and their numbers */
+    MAP(uint64_t) environments; /* that this process has used, and their numbers */
     VEC(uint64_t) pinned; /* without other processes: what the answer that is being read refers to */
     struct call *again; /* without other processes: the call that ended last is to be tried again */
     struct stream *opening; /* the stream whose call is being submitted */
@@ -131,8 +131,8 @@ typedef struct runtime {
     bool blocked;
     uint64_t awaits; /* the object that its only thread waits for, without a time limit; 0: none */
     int threads; /* that run calls beside the first */
-    bool retires; /* it has run as many calls of a function as it may, */
-    bool is_retired; /* and has said so: it begins no more */
+    bool retires; /* it has run as many calls of a function as it may */
+    bool is_retired; /* it has told the daemon that it retires, and begins no more */
     leadership leader;
     cond finished; /* without other processes: a deferred call was */
 } runtime;

@@ -32,7 +32,7 @@ typedef struct sched_gpus {
 typedef struct sched_pool {
     sched_shape left;
     sched_shape plan; /* what would be left had those before in the line got a worker */
-    sched_gpus gpus, plan_gpus; /* the same of each gpu */
+    sched_gpus gpus, plan_gpus; /* what is left, and would be, of each gpu */
 } sched_pool;
 
 typedef struct sched_group {

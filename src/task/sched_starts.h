@@ -26,8 +26,8 @@ typedef struct starts { /* workers of a job and environment: on their way, and w
     uint32_t job;
     uint64_t environment;
     int64_t starting, missing, missing_actors; /* the latter are among the former */
-    bool full; /* no more can be started, */
-    bool scarce; /* because something is used up, of which a worker that leaves would give some back */
+    bool full; /* no more can be started, for want of something */
+    bool scarce; /* when full: a worker that leaves would give some of what is wanting back */
     bool capped; /* there are as many as there may be, and more are wanted */
 } starts;
 

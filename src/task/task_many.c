@@ -25,10 +25,10 @@ typedef struct many {
     object **at;
     size_t n, want;
     size_t from; /* those before it are ready (manta_get_all) */
-    size_t ready; /* that were when they were looked at, */
-    uint64_t settled; /* when rt->settled was that; 0: they were not */
-    size_t tried; /* those before it are not to be run here, */
-    uint64_t returns; /* as long as no call came back */
+    size_t ready; /* references that were ready when rt->settled was `settled` */
+    uint64_t settled; /* rt->settled when `ready` was counted; 0: it was not */
+    size_t tried; /* references before it are of no call to run here, while no call has come back */
+    uint64_t returns; /* calls that had come back when `tried` was set */
 } many;
 
 /* The object of a reference, unless it is none, was released, or is not sealed.

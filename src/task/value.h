@@ -69,6 +69,6 @@ const char *value_kind_name(manta_kind k);
 
 /* In the place of a value: a failure follows. */
 #define VALUE_FAILED 0xFFu
-bool value_is_failure(const wire *w); /* and not a value is next */
+bool value_is_failure(const wire *w); /* a failure is next, and not a value */
 
 #endif

@@ -94,7 +94,7 @@ typedef struct cluster_word {
     uint64_t seed; /* of the state */
     int32_t lost; /* the rank whose loss ended the generation, as seen from here; -1: none */
     uint32_t reserved;
-    char cause[200]; /* and why it counts as lost */
+    char cause[200]; /* why that rank counts as lost */
     uint32_t digest; /* of the state */
     uint32_t n_work;
     char work[CLUSTER_WORK]; /* what the call is to do (agreement.h): the same for all that are in it */
@@ -142,7 +142,7 @@ struct manta_cluster {
     /* of the call at hand */
     manta_session *s;
     agreement basis; /* without which no state can be copied: the same for all */
-    agreement settings; /* and all that those must have in common that are in the same call */
+    agreement settings; /* what ranks in the same call must have in common beside the basis */
     agreement work; /* of the call; CLUSTER_WORK bytes at most */
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */

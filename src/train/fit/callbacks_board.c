@@ -24,8 +24,8 @@ typedef struct board {
     manta_tensorboard_options o;
     char *folder;
     manta_events *train, *validation;
-    bool goes_on; /* from a checkpoint, which stands before epoch `first` is done, */
-    int64_t first, iterations; /* with so many calls of the optimizer behind it */
+    bool goes_on; /* from a checkpoint */
+    int64_t first, iterations; /* the checkpoint's: its epoch, and the optimizer's calls behind it */
 } board;
 
 /* How many points of a tag that counts iterations stay when the run goes on. What was

@@ -42,8 +42,8 @@ typedef manta_status fit_save_fn(void *ctx, manta_fit_context *f, const manta_ch
                                  blobs *callbacks);
 
 typedef struct fit_wish {
-    manta_checkpoints *to; /* or else: */
-    fit_save_fn *save;
+    manta_checkpoints *to; /* NULL: `save` knows where */
+    fit_save_fn *save; /* NULL: it is taken to `to` */
     void *ctx;
     bool must;
 } fit_wish;

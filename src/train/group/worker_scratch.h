@@ -21,8 +21,8 @@
 typedef struct worker_scratch {
     int fd; /* borrowed; -1: none */
     _Atomic uint64_t *made; /* bytes that are reserved in it; outlives the process */
-    void *at; /* what was given last, */
-    size_t size; /* so much of the scratch memory, or 0: memory of our own */
+    void *at; /* what was given last */
+    size_t size; /* bytes of the scratch memory that `at` is; 0: it is memory of our own */
 } worker_scratch;
 
 /* exec_options' `block`; ctx is the worker_scratch. */

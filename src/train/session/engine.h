@@ -66,8 +66,8 @@ typedef enum engine_reading {
 /* How an engine divides a step. */
 typedef struct engine_share {
     int shards; /* V of docs/numerics.md */
-    int threads; /* of a process that computes; */
-    int here; /* of this one when it does, as in a prediction */
+    int threads; /* of a process that computes */
+    int here; /* threads of this process when it computes itself, as in a prediction */
     int replicas; /* so many times fit's `batch` makes a step */
     char about[40]; /* for manta_session_about(): "2 workers of " */
 } engine_share;

@@ -47,8 +47,8 @@ struct manta_session {
     int shards;
     manta_statistics statistics;
     engine engine; /* who computes fit() and evaluate() */
-    bool busy; /* it is at it: calls from within an event compute in this process */
-    int replicas; /* engine_share's: so many batches make a step */
+    bool busy; /* the engine is in a call: calls from within an event compute in this process */
+    int replicas; /* so many batches make a step (engine_share) */
     int threads; /* of this process, once it computes */
     bool fuse;
     bool meets; /* statistics are synchronised, and there is something to synchronise */
