@@ -2,6 +2,9 @@
 
 `current` is the one in use; manta.ray puts its own there.
 """
+import functools
+import types
+
 from manta import exceptions
 
 KINDS = {
@@ -16,25 +19,52 @@ KINDS = {
 }
 
 
+_HEAP = 1 << 9  # of a class's __flags__: it was made by a program (Py_TPFLAGS_HEAPTYPE)
+
+
 def both(base, cause):
-    """The class that is `base` and the class of `cause`; `base` alone where there can be none."""
-    kind = type(cause)
+    """An exception that is `base` and of the class of `cause`; `base` alone where there can be no such class."""
     if cause is None or isinstance(cause, base) or not isinstance(cause, Exception):
-        return base
-    made = _made.get((base, kind))
-    if made is None:
-        try:
-            made = type(f"{base.__name__}({kind.__name__})", (base, kind),
-                        {"__init__": base.__init__, "__str__": base.__str__, "__module__": base.__module__,
-                         "__reduce__": _reduce_both, "_base": base})
-            made()
-        except Exception:
-            made = base
-        _made[base, kind] = made
-    return made
+        return base()
+    try:
+        error = _both_class(base, type(cause))(*_parts(cause))
+        copy_fields(error, cause)
+        return error
+    except Exception:
+        return base()
 
 
-_made = {}
+@functools.lru_cache(maxsize=256)
+def _both_class(base, kind):
+    # A class with a __new__ of its own may want other arguments than ours.
+    body = {"__new__": lambda cls, *parts: builtin_base(cls).__new__(cls, *parts), "__init__": base.__init__,
+            "__str__": base.__str__, "__setattr__": base.__setattr__, "args": BaseException.args, "__module__": base.__module__,
+            "__reduce__": _reduce_both, "_base": base}
+    if issubclass(kind, ExceptionGroup):
+        body["derive"] = lambda error, exceptions: error.cause.derive(exceptions)
+    return type(f"{base.__name__}({kind.__name__})", (base, kind), body)
+
+
+def _parts(cause):
+    """What cannot be made without them."""
+    return (cause.message, cause.exceptions) if isinstance(cause, ExceptionGroup) else ()
+
+
+def builtin_base(cls):
+    """The class of the interpreter's own that instances of `cls` are laid out as."""
+    while cls.__flags__ & _HEAP:
+        cls = cls.__base__
+    return cls
+
+
+def copy_fields(error, cause):
+    """What `cause` keeps outside of __dict__: errno, filename, object, ..., and slots."""
+    for name, field in [item for c in type(cause).__mro__ for item in vars(c).items()]:
+        if isinstance(field, types.MemberDescriptorType) and not name.startswith("__"):
+            try:
+                field.__set__(error, field.__get__(cause))
+            except (AttributeError, TypeError):
+                pass  # it is not set, or only read
 
 
 def _reduce_both(error):
@@ -42,9 +72,8 @@ def _reduce_both(error):
 
 
 def _remake(base, cause, known):
-    error = both(base, cause)()
-    error.cause = cause
-    vars(error).update(known)
+    error = both(base, cause)
+    vars(error).update(known, cause=cause)
     return error
 
 
@@ -70,9 +99,9 @@ class Dialect:
                         "back from one")
 
     def task_error(self, cause, type_name, text, traceback, pid, host, function, actor_repr=None):
-        error = both(exceptions.TaskError, cause)()
+        error = both(exceptions.TaskError, cause)
         if cause is not None:
-            error.args = cause.args
+            error.args = BaseException.args.__get__(cause)
             for name, value in vars(cause).items():
                 vars(error).setdefault(name, value)
         error.cause, error.type_name, error.text, error.traceback = cause, type_name, text, traceback

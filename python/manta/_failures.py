@@ -26,7 +26,7 @@ def describe(error, name, actor=None):
         return "exit_actor() was called", b""  # the runtime says so itself
     if isinstance(error, SystemExit) and _manta.is_worker():
         _leave(error)
-    kept = getattr(error, "_manta_payload", None)  # it came from another call, and is passed on as it is
+    kept = vars(error).get("_manta_payload")  # it came from another call, and is passed on as it is
     text = _text_of(error)
     if kept is not None:
         return text, kept
@@ -69,12 +69,21 @@ def _label(name):
 def _trace(error):
     """The frames of the user's own code, and those of its causes."""
     import traceback
-    seen = traceback.TracebackException.from_exception(error)
+    try:
+        seen = traceback.TracebackException.from_exception(error)
+    except Exception:  # it looks for attributes, and the exception's class raises something else where it has none
+        frames = _users(traceback.extract_tb(error.__traceback__))
+        return "".join([*traceback.format_list(frames), f"{type(error).__name__}: {_text_of(error)}\n"])
     one = seen
     while one is not None:
-        one.stack = traceback.StackSummary.from_list([f for f in one.stack if not f.filename.startswith(_HERE)])
+        one.stack = _users(one.stack)
         one = one.__cause__ or one.__context__
     return "".join(seen.format())
+
+
+def _users(frames):
+    import traceback
+    return traceback.StackSummary.from_list([f for f in frames if not f.filename.startswith(_HERE)])
 
 
 def _leave(error):
@@ -102,7 +111,7 @@ def make(status, text, failure, payload):
     cause = None
     if payload:
         cause = _remade(payload, text)
-        if getattr(cause, "_manta_constructs", False):
+        if vars(cause).get("_manta_constructs"):
             kind = "actor"
         elif kind in ("task", "none", "submit") or not failure:
             return cause
@@ -136,9 +145,5 @@ def _remade(payload, text):
         known["traceback"] += f"\n(the exception itself cannot be pickled: {known['why']})\n"
     error = _dialect.current.task_error(cause, known["type"], known["text"], known["traceback"], known["pid"],
                                         known["host"], known["function"], known["actor"])
-    try:
-        error._manta_payload = payload
-        error._manta_constructs = known["constructs"]
-    except Exception:
-        pass
+    vars(error).update(_manta_payload=payload, _manta_constructs=known["constructs"])
     return error

@@ -49,8 +49,76 @@ def test_every_class_is_caught_by_its_name(error):
     assert repr(e.value.cause) == repr(error)
     if isinstance(error, Stateful):
         assert e.value.code == 7 and e.value.cause.code == 7
-    if isinstance(error, OSError):
-        assert e.value.cause.errno == 2
+    for name in ("errno", "filename", "object", "reason", "value"):       # what the interpreter keeps outside of __dict__
+        assert getattr(e.value, name, None) == getattr(error, name, None)
+
+
+class Slots(Exception):
+    __slots__ = ("where",)
+
+    def __reduce__(self):
+        return slots, (self.where,)
+
+
+def slots(where):
+    out = Slots()
+    out.where = where
+    return out
+
+
+class Frozen(Exception):
+    def __setattr__(self, name, value):
+        raise AttributeError("frozen")
+
+
+class Locked(Exception):
+    args = property(lambda self: 1 / 0)
+
+
+class Forwards(Exception):
+    """Attributes that it lacks are looked up elsewhere, where they are not either."""
+
+    def __getattr__(self, name):
+        return {}[name]
+
+
+class Anything(Exception):
+    """It has every attribute."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return "anything"
+
+
+@pytest.mark.parametrize("make", [lambda: slots("here"), lambda: Frozen("x"), lambda: Locked("x"), lambda: Forwards("x"),
+                                  lambda: Anything("x")], ids=["slots", "frozen", "locked", "forwards", "anything"])
+def test_classes_with_manners_of_their_own(make):
+    @manta.remote
+    def odd():
+        raise make()
+
+    with pytest.raises(exceptions.TaskError) as e:
+        manta.get(odd.remote())
+    assert e.value.type_name == type(make()).__name__ and "raise make()" in e.value.traceback
+    if not isinstance(make(), Locked):          # its own pickle says 1 / 0
+        assert isinstance(e.value, type(make()))
+    if isinstance(make(), Slots):
+        assert e.value.where == "here"
+
+
+def test_a_group_of_exceptions_can_be_split():
+    seen = []
+    try:
+        manta.get(fail.remote(ExceptionGroup("several", [ValueError(1), OSError(2, "gone")])))
+    except* ValueError as group:
+        seen += group.exceptions
+    except* OSError as group:
+        seen += group.exceptions
+    assert [type(x) for x in seen] == [ValueError, FileNotFoundError]
+    with pytest.raises(ExceptionGroup, match="several") as e:
+        manta.get(fail.remote(ExceptionGroup("several", [ValueError(1)])))
+    assert isinstance(e.value, exceptions.TaskError) and isinstance(pickle.loads(pickle.dumps(e.value)), ExceptionGroup)
 
 
 def test_an_exception_that_cannot_be_pickled_arrives_as_text():

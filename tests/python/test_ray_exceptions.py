@@ -48,7 +48,7 @@ class Strange(Exception):
 
 
 @pytest.mark.parametrize("cause", [ValueError("x"), Own(1, 2), KeyError("k"), OSError(2, "no"), Strange(1, must=3),
-                                   UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), StopIteration(3)])
+                                   UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), StopIteration(3), MemoryError("m")])
 def test_an_error_is_also_of_the_causes_class(cause):
     error = task_error(cause)
     assert isinstance(error, e.RayTaskError) and isinstance(error, type(cause))

@@ -10,12 +10,12 @@ exception that is both a RayTaskError and of the class that was raised:
 """
 from __future__ import annotations
 
-import inspect
 import logging
 import pickle
 import socket
 from typing import Any, Optional
 
+from manta import _dialect
 from manta.exceptions import MantaError
 
 logger = logging.getLogger(__name__)
@@ -142,25 +142,8 @@ def _dual_class(cause: type[BaseException]) -> type:
         body.update(__new__=__new__, derive=derive)
     else:
         # A class with a __new__ of its own may want other arguments than ours.
-        plain: Any = _builtin_base(cause)
-        body["__new__"] = lambda cls, *args: plain.__new__(cls)
+        body["__new__"] = lambda cls, *args: _dialect.builtin_base(cls).__new__(cls)
     return type(name, (RayTaskError, cause), body)
-
-
-def _builtin_base(cls: type) -> type:
-    """The class of the interpreter's own that a class of exceptions is laid out as."""
-    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
-
-
-def _copy_fields(dual: BaseException, cause: BaseException) -> None:
-    """What classes of the interpreter keep outside of __dict__: errno, filename, object, ..."""
-    fields = {k: v for c in _builtin_base(type(cause)).__mro__ for k, v in vars(c).items() if not k.startswith("__")}
-    for name, field in fields.items():
-        if inspect.ismemberdescriptor(field):
-            try:
-                setattr(dual, name, getattr(cause, name))
-            except (AttributeError, TypeError):
-                pass
 
 
 def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
@@ -171,7 +154,7 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
             made = _duals[cls] = _dual_class(cls)
         dual = made(error.function_name, error.traceback_str, cause, error.proctitle, error.pid, error.ip,
                     error.actor_repr, error.actor_id)
-        _copy_fields(dual, cause)
+        _dialect.copy_fields(dual, cause)
     except Exception as e:      # layouts that conflict, a class that must not be inherited from
         logger.warning("User exception type %s in RayTaskError can't be subclassed! This exception is raised as "
                        "RayTaskError only. You can use `ray_task_error.cause` to access the user exception. "
