@@ -87,10 +87,16 @@ def _users(frames):
 
 
 def _leave(error):
+    """Ends this process as the interpreter ends one."""
     code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    try:
+        if not isinstance(error.code, (int, type(None))):
+            print(error.code, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:
+        pass  # the program has closed them
+    os._exit(code & 0xFF)
 
 
 STATUSES = {"interrupted": "node", "out of band": "out_of_band", "exists": "exists", "timed out": "timeout", "cancelled": "cancelled", "died": "node", "out of space": "full",

@@ -225,6 +225,22 @@ def test_a_worker_that_dies_is_named():
     assert manta.get(manta.put(1)) == 1
 
 
+def test_what_a_function_says_as_it_leaves_is_shown(python):
+    out = python("-c", """
+import sys, manta
+manta.init(num_cpus=1)
+@manta.remote(max_retries=0)
+def leave(code, closes):
+    if closes: sys.stdout.close()
+    sys.exit(code)
+for code, closes in (("why I left", False), (256 + 7, False), (3, True)):
+    try: manta.get(leave.remote(code, closes))
+    except manta.exceptions.WorkerDiedError as e: print(str(e).split(" ", 2)[2])
+""")
+    assert out.stdout.splitlines() == [f"exited with {n} while it ran leave" for n in (1, 7, 3)], out.stdout + out.stderr
+    assert "why I left" in out.stderr
+
+
 def test_a_worker_that_dies_is_replaced(tmp_path):
     @manta.remote
     def once(path):
