@@ -22,7 +22,8 @@ class _LoopWatch:
     def __init__(self, loop):
         self.watch = _manta.Watch()
         self.waiting = {}
-        loop.add_reader(self.watch.fileno(), self.taken)
+        self.loop, self.file = weakref.ref(loop), self.watch.fileno()
+        loop.add_reader(self.file, self.taken)
 
     def add(self, ref, future):
         token = next(_tokens)
@@ -36,6 +37,15 @@ class _LoopWatch:
             if future is not None and not future.done():
                 future.set_result(None)
 
+    def end(self):
+        """The runtime has ended, in the loop: those who wait look at their references and are told."""
+        loop = self.loop()
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(self.file)
+        for future in list(self.waiting.values()):
+            if not future.done():
+                future.set_result(None)
+
 
 _loops = weakref.WeakKeyDictionary()  # loop: (life, watch)
 
@@ -46,6 +56,20 @@ def _watch_of(loop):
     if known is None or known[0] != life:
         _loops[loop] = known = (life, _LoopWatch(loop))
     return known[1]
+
+
+def end_waits():
+    """The runtime has ended: no reference of it becomes ready any more."""
+    for loop, known in list(_loops.items()):
+        if _loops.get(loop) is known:
+            del _loops[loop]
+        if asyncio._get_running_loop() is loop:
+            known[1].end()
+            continue
+        try:
+            loop.call_soon_threadsafe(known[1].end)
+        except RuntimeError:
+            pass  # it was closed
 
 
 async def wait_for(ref):

@@ -78,6 +78,9 @@ def shutdown():
     """
     with _lock:
         _manta.shutdown(False)
+        aio = sys.modules.get("manta._aio")
+        if aio is not None:
+            aio.end_waits()
 
 
 def is_initialized():

@@ -399,3 +399,38 @@ def begin_before_the_bell():
 
 def test_a_call_that_the_loop_begins_before_its_bell_does_not_silence_the_next():
     assert manta.get(begin_before_the_bell.options(max_calls=1).remote()) == ["first", "second"]
+
+
+def test_a_shutdown_ends_what_is_awaited(python):
+    """In a loop of another thread, and in the loop that ends it; nothing of a life of the runtime stays in the loop."""
+    out = python("-c", """
+import asyncio, os, threading, time, manta
+@manta.remote
+def sleep(): time.sleep(1000)
+@manta.remote
+def one(): return 1
+async def wait(ref):
+    try: await ref
+    except (ValueError, manta.exceptions.MantaError) as e: return type(e).__name__
+async def waits(ready):
+    task = asyncio.create_task(wait(sleep.remote()))
+    await asyncio.sleep(0)
+    ready()
+    print(await task)
+async def lives():
+    for i in range(4):
+        manta.init(num_cpus=1)
+        print(await one.remote())
+        await waits(manta.shutdown)
+        if i == 0: before = os.listdir("/proc/self/fd")
+    print(len(os.listdir("/proc/self/fd")) == len(before))
+manta.init(num_cpus=1)
+begun = threading.Event()
+t = threading.Thread(target=lambda: asyncio.run(waits(begun.set)))
+t.start()
+begun.wait()
+manta.shutdown()
+t.join()
+asyncio.run(lives())
+""")
+    assert out.stdout == "ValueError\n" + "1\nValueError\n" * 4 + "True\n", out.stdout + out.stderr
