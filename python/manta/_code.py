@@ -39,8 +39,15 @@ def _use_pickler(path):
 def start_job():
     """In the driver: what every worker of the program does first."""
     from manta import _alias, _dialect
-    put(JOB, dumps({"path": list(sys.path), "cwd": os.getcwd(), "alias": _alias.is_installed(),
+    put(JOB, dumps({"path": list(sys.path), "cwd": _working_folder(), "alias": _alias.is_installed(),
                            "dialect": _dialect.current.name, "pickler": _pickler()}))
+
+
+def _working_folder():
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed: workers are where the node is
+        return "."
 
 
 _joined = False

@@ -297,6 +297,19 @@ def test_workers_are_where_the_driver_is(tmp_path, python):
     assert out.stdout == f"{(4, str(tmp_path), str(tmp_path))} 3\n", out.stderr
 
 
+def test_a_working_folder_that_was_removed(python, tmp_path):
+    out = python("-c", """
+import os, sys, manta
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+@manta.remote
+def f(): return 1
+print(manta.get(f.remote()), manta.get(f.options(working_dir=sys.argv[1]).remote()))
+""", tmp_path, cwd=tmp_path)
+    assert out.stdout == "1 1\n", out.stderr
+
+
 def test_in_process():
     manta.shutdown()
     manta.init(in_process=True)
