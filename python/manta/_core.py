@@ -28,14 +28,12 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
     with _lock:
         if _manta.is_initialized():
             raise RuntimeError("manta.init() was called before: a program has one runtime until manta.shutdown()")
-        options = {"address": address, "num_cpus": _options.NONE if num_cpus == 0 else num_cpus, "num_gpus": num_gpus, "memory": memory,
-                   "name_space": namespace or _dialect.current.namespace(), "store_memory": store_memory,
-                   "spill_folder": spill_folder, "in_process": in_process, "log_level": log_level,
-                   "resources": _options.resources_text(resources) if resources else None,
-                   "plain_output": not log_to_driver, "nursery": _nursery_argv(),
-                   "memory_is_free": _dialect.current.memory_is_free}
+        options = _options.node({"address": address, "num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory,
+                                 "namespace": namespace or _dialect.current.namespace(), "store_memory": store_memory,
+                                 "spill_folder": spill_folder, "log_level": log_level, "resources": resources or None})
         _prints.choose()
-        _manta.init({k: v for k, v in options.items() if v is not None})
+        _manta.init({**options, "in_process": in_process, "plain_output": not log_to_driver, "nursery": _nursery_argv(),
+                     "memory_is_free": _dialect.current.memory_is_free})
         _code.start_job()
         _at_exit()
         if not in_process:

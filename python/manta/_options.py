@@ -2,14 +2,46 @@
 import os
 
 NONE, UNLIMITED = -1, -2
+MOST = 2**31 - 1  # of a whole number
 MOST_NAME = 63  # bytes of a name of an actor or a call, and of a namespace
 RETRIED = 1 << 4  # the status of an exception that is to be tried again (src/python/results.c)
 
 STRATEGIES = {"default": 0, "spread": 1}
 
 
+def node(options):
+    """The options of init() as C takes them; those that are None are left out."""
+    out = {k: v for k, v in options.items() if v is not None}
+    for name, most in (("num_cpus", MOST), ("num_gpus", MOST), ("memory", 2**63 - 1), ("store_memory", 2**63 - 1)):
+        if name in out:
+            out[name] = _whole(name, out[name], most)
+    for name in ("address", "namespace", "spill_folder", "log_level"):
+        if name in out:
+            text = os.fspath(out[name]) if hasattr(out[name], "__fspath__") else out[name]
+            if not isinstance(text, str):
+                raise TypeError(f"{name} is {text!r}, expected a text")
+            out[name] = text
+    if "num_cpus" in out:
+        out["num_cpus"] = out["num_cpus"] or NONE
+    if "namespace" in out:
+        out["name_space"] = out.pop("namespace")
+    if "resources" in out:
+        out["resources"] = resources_text(out["resources"])
+    return out
+
+
+def _whole(name, value, most):
+    """A whole number from 0 on, also of a float such as 2e9."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= most or value != int(value):
+        raise (ValueError if is_number else TypeError)(f"{name} is {value!r}, expected a whole number from 0 to {most}")
+    return int(value)
+
+
 def resources_text(resources):
     """{"disk": 1} as "disk=1"."""
+    if not hasattr(resources, "items"):
+        raise TypeError(f"resources is {resources!r}, expected a dict of names and numbers")
     for name, amount in resources.items():
         if not isinstance(name, str) or not name or any(c in name for c in "=, "):
             raise ValueError(f"resources: {name!r} is no name of a resource")
@@ -26,8 +58,8 @@ def _amount(name, value):
 
 def _count(name, value, zero):
     """-1: without end; 0 is `zero`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < -1:
-        raise ValueError(f"{name} is {value!r}, expected a whole number, or -1: without end")
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MOST:
+        raise ValueError(f"{name} is {value!r}, expected a whole number up to {MOST}, or -1: without end")
     return UNLIMITED if value == -1 else value or zero
 
 
@@ -121,8 +153,8 @@ def _of_call(o, out):
 
 
 def _at_least(name, value, least):
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} is {value!r}, expected a whole number from {least} on")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least} to {MOST}")
     return value
 
 
@@ -145,8 +177,7 @@ def _groups(groups):
         raise TypeError(f"concurrency_groups is {groups!r}, expected a dict of names and numbers")
     for name, most in groups.items():
         _group_name("concurrency_groups", name)
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise ValueError(f"concurrency_groups: {name} is {most!r}, expected a whole number from 1 on")
+        _at_least(f"concurrency_groups: {name}", most, 1)
     return ",".join(f"{name}={most}" for name, most in groups.items())
 
 
@@ -176,7 +207,7 @@ def actor(options):
         if (v := o.pop(name, None)) is not None:
             out[name] = _count(name, v, zero)
     for name in ("max_concurrency", "max_pending_calls"):
-        if (v := o.pop(name, None)) is not None and v > 0:
+        if (v := o.pop(name, None)) is not None and _at_least(name, v, -1) > 0:
             out[name] = v
     for name in ("detached", "get_if_exists", "fail_away", "out_of_order", "with_maker"):
         if (v := o.pop(name, None)) is not None:

@@ -297,6 +297,26 @@ def test_workers_are_where_the_driver_is(tmp_path, python):
     assert out.stdout == f"{(4, str(tmp_path), str(tmp_path))} 3\n", out.stderr
 
 
+@pytest.mark.parametrize("given", [{"num_cpus": 2.5}, {"num_cpus": "2"}, {"num_cpus": -1}, {"num_cpus": 2**32 + 1}, {"num_gpus": -1},
+                                   {"memory": "1G"}, {"store_memory": float("nan")}, {"resources": ["disk"]}, {"namespace": 5},
+                                   {"address": 5}, {"spill_folder": 5}], ids=str)
+def test_options_of_a_node_are_named(python, given):
+    out = python("-c", f"""
+import manta
+nan = float("nan")
+try: manta.init(**{given})
+except (TypeError, ValueError) as e: print(e)
+""")
+    assert out.stdout.startswith(f"{next(iter(given))} is ") and "expected a" in out.stdout, out.stdout + out.stderr
+
+
+@pytest.mark.parametrize("option", ["max_concurrency", "max_pending_calls", "max_restarts"])
+@pytest.mark.parametrize("value", ["x", 1.5, 2**32 + 1])
+def test_options_of_an_actor_are_named(option, value):
+    with pytest.raises(ValueError, match=f"{option} is .* expected a whole number"):
+        manta.remote(type("A", (), {})).options(**{option: value})
+
+
 def test_a_working_folder_that_was_removed(python, tmp_path):
     out = python("-c", """
 import os, sys, manta
