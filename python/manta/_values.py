@@ -148,19 +148,44 @@ def _can_pickle(value):
 
 
 def _variables(code):
-    """(name, value) of what a function captures."""
-    if isinstance(code, tuple):
-        code = code[0]
-    functions = [f for f in vars(code).values() if hasattr(f, "__code__")] if isinstance(code, type) else [code]
-    for f in functions:
-        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
-            try:
-                yield name, cell.cell_contents
-            except ValueError:
-                pass
-        for name in f.__code__.co_names:
-            if name in f.__globals__:
-                yield name, f.__globals__[name]
+    """(name, value) of what a function or a class captures, with what those of the program that it uses capture."""
+    todo, seen = [code[0] if isinstance(code, tuple) else code], set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for name, value in _attributes(one) if isinstance(one, type) else _captured(one):
+            value = getattr(value, "__func__", value)
+            if isinstance(value, type) or hasattr(value, "__code__"):
+                if value.__module__ in ("__main__", "__mp_main__", one.__module__) or "<locals>" in value.__qualname__:
+                    todo.append(value)
+            yield name, value
+
+
+def _attributes(cls):
+    return [(name, value) for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__", "__doc__")]
+
+
+def _captured(function):
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    defaults = function.__defaults__ or ()
+    yield from zip(code.co_varnames[code.co_argcount - len(defaults):], defaults)
+    yield from (function.__kwdefaults__ or {}).items()
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            pass
+    codes = [code]
+    while codes:  # those of functions inside it, too
+        code = codes.pop()
+        codes += [c for c in code.co_consts if isinstance(c, type(code))]
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
 
 
 def _size(value):

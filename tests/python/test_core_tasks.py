@@ -157,6 +157,39 @@ def test_a_large_closure_is_named():
         g.remote()
 
 
+def test_what_is_large_is_named_wherever_it_hides(python):
+    out = python("-W", "always", "-c", """
+import threading, manta
+manta.init(num_cpus=1)
+big, lock = bytes(11 << 20), threading.Lock()
+def default(of_default=bytes(11 << 20)): return len(of_default)
+def keyword(*, of_keyword=bytes(11 << 20)): return len(of_keyword)
+def inside():
+    def inner(): return len(big)
+    return inner()
+def helper(): return len(big)
+def helped(): return helper()
+class Attribute:
+    of_class = bytes(11 << 20)
+    def f(self): return len(self.of_class)
+class Method:
+    @staticmethod
+    def f(): return len(big)
+for function in (default, keyword, inside, helped):
+    assert manta.get(manta.remote(function).remote()) == 11 << 20
+for cls in (Attribute, Method):
+    assert manta.get(manta.remote(cls).remote().f.remote()) == 11 << 20
+def locked():
+    def inner(): return lock
+    return inner
+try: manta.remote(locked).remote()
+except TypeError as e: print(e)
+""")
+    named = [line.split("in the variable ")[1].split(")")[0] for line in out.stderr.splitlines() if "in the variable" in line]
+    assert named == ["of_default", "of_keyword", "big", "big", "of_class", "big"], out.stderr
+    assert "in the variable lock" in out.stdout, out.stdout + out.stderr
+
+
 def test_what_cannot_be_sent_is_named():
     import threading
     lock = threading.Lock()
