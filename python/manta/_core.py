@@ -588,7 +588,9 @@ def context():
 
         manta.context()["task"]
     """
-    return _manta.context(_worker.deferred_here())
+    here = _manta.context(_worker.deferred_here())
+    here["function"] = _worker.shown(here["function"])
+    return here
 
 
 def node_info():

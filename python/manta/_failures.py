@@ -31,7 +31,7 @@ def describe(error, name, actor=None):
     if kept is not None:
         return text, kept
     known = {"type": type(error).__name__, "text": text, "traceback": _trace(error), "pid": os.getpid(),
-             "host": os.uname().nodename, "function": _label(name), "cause": None, "actor": None, "actor_id": None,
+             "host": os.uname().nodename, "function": label(name), "cause": None, "actor": None, "actor_id": None,
              "constructs": name.endswith(".__init__")}
     if actor is not None:
         known["function"] = f"{type(actor).__name__}.{known['function']}"
@@ -60,7 +60,7 @@ def _text_of(error):
         return f"<its text cannot be made: {type(e).__name__}>"
 
 
-def _label(name):
+def label(name):
     """"py.0123...cdef.add" and "py.add" as "add"."""
     parts = name.split(".", 2)
     return parts[-1] if len(parts) > 1 else name
@@ -121,12 +121,12 @@ def make(status, text, failure, payload):
             kind = "actor"
         elif kind in ("task", "none", "submit") or not failure:
             return cause
-    known = {"pid": failure["pid"], "host": failure["host"], "function": _label(failure["function"])} if failure else {}
+    known = {"pid": failure["pid"], "host": failure["host"], "function": label(failure["function"])} if failure else {}
     if kind == "task" and failure["function"] == "manta.promise":  # src/task/promises.c
         kind = "stream_end"
     if kind == "task":  # a function in C, or an exception that could not be described
         return _dialect.current.task_error(None, failure["code"], text, "", failure["pid"], failure["host"],
-                                           _label(failure["function"]), None)
+                                           label(failure["function"]), None)
     if kind == "submit" and status == "not found":
         return ValueError(text)
     if kind == "submit" and code == "busy":

@@ -17,6 +17,15 @@ def function(name, captured):
     return _values.load_code(_code.get(key), captured)
 
 
+def shown(name):
+    """The name of what a call runs, as people know it: "f", "Class.method", "Class.__init__"."""
+    label = _failures.label(name)
+    if not _manta.is_actor() or label == name:
+        return label
+    instance = _manta.actor_here(_manta.Actor)[1]
+    return f"{label}.__init__" if instance is None else f"{type(instance).__name__}.{label}"
+
+
 def method(actor, name):
     """A method that every actor has."""
     if name == "__ray_ready__" or name == "__manta_ready__":

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+import manta
 import manta.ray as _ray
 from conftest import DEADLINE_S, until
 
@@ -351,6 +352,39 @@ def test_context(ray):
     assert actor == a._actor_id.hex() and node == here.get_node_id() and task
     assert here.get_actor_id() is None and here.get_task_id() is None
     assert ray.cluster_resources()["CPU"] == 2.0 and ray.nodes()[0]["Alive"]
+
+
+def test_the_context_names_what_runs(ray):
+    def names():
+        here = ray.get_runtime_context()
+        return here.get_task_name(), here.get_task_function_name(), manta.context()["function"]
+
+    @ray.remote
+    def f():
+        return names()
+
+    @ray.remote
+    class A:
+        def __init__(self):
+            self.made = names()
+
+        def m(self):
+            return self.made, names()
+
+        def g(self):
+            yield names()
+
+    @ray.remote
+    class Async:
+        async def m(self):
+            return names()
+
+    assert names() == (None, None, "")
+    assert ray.get([f.remote(), f.options(name="given").remote()]) == [("f",) * 3, ("given", "f", "f")]
+    a = A.remote()
+    assert ray.get(a.m.remote()) == (("A.__init__",) * 3, ("A.m",) * 3)
+    assert [ray.get(ref) for ref in a.g.remote()] == [("A.g",) * 3]
+    assert ray.get(Async.remote().m.remote()) == ("Async.m",) * 3
 
 
 def test_older_names_of_the_context(ray):

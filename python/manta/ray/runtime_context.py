@@ -68,11 +68,10 @@ class RuntimeContext:
 
     def get_task_name(self) -> Optional[str]:
         here = self._here()
-        return (here.get("name") or here.get("function")) if here.get("task") else None
+        return here.get("name") or here.get("function") or None
 
     def get_task_function_name(self) -> Optional[str]:
-        here = self._here()
-        return here.get("function") if here.get("task") else None
+        return self._here().get("function") or None
 
     def get_actor_id(self) -> Optional[str]:
         actor = self._here().get("actor")
