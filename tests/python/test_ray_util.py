@@ -34,6 +34,29 @@ def test_actor_pool(ray, doubler):
         pool.push(idle)
 
 
+@pytest.mark.parametrize("take", ["get_next", "get_next_unordered"])
+def test_a_wait_for_an_actor_pool_that_is_interrupted_loses_nothing(python, tmp_path, take):
+    out = python("-c", f"""
+import os, signal, sys, time
+import manta.ray as ray
+ray.init(num_cpus=1)
+@ray.remote
+class A:
+    def f(self, driver, go):
+        os.kill(driver, signal.SIGINT)
+        while not os.path.exists(go): time.sleep(0.01)
+        return "done"
+pool, go = ray.util.ActorPool([A.remote()]), sys.argv[1]
+try:
+    pool.submit(lambda a, v: a.f.remote(*v), (os.getpid(), go))
+    print(pool.{take}())
+except KeyboardInterrupt:
+    open(go, "w").close()
+print(pool.has_next(), pool.{take}(), pool.has_next(), pool.has_free())
+""", tmp_path / "go")
+    assert out.stdout == "True done False True\n", out.stdout + out.stderr
+
+
 def test_queue(ray):
     from manta.ray.util.queue import Empty, Full, Queue
     q = Queue(maxsize=2)

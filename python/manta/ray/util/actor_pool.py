@@ -76,8 +76,7 @@ class ActorPool:
             raise ValueError("It is not allowed to call get_next() after get_next_unordered().")
         ref = self._by_number[self._next_result]
         refs = ref if isinstance(ref, list) else [ref]
-        timed_out = timeout is not None and \
-            len(ray.wait(refs, num_returns=len(refs), timeout=timeout)[0]) < len(refs)
+        timed_out = len(ray.wait(refs, num_returns=len(refs), timeout=timeout)[0]) < len(refs)  # Ctrl-C here loses nothing
         if timed_out and not ignore_if_timedout:
             raise TimeoutError("Timed out waiting for result")
         del self._by_number[self._next_result]
