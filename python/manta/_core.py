@@ -175,6 +175,10 @@ def _new_key():
     return os.urandom(16)
 
 
+def _label_of(function):
+    return getattr(function, "__qualname__", type(function).__name__)  # a partial has none
+
+
 def _name_of(key, label):
     """"py.", the key, and as much of the label as fits, for people to read."""
     return f"py.{key.hex()}.{label.replace('<locals>.', '').rsplit('.', 1)[-1]}".encode()[:63].decode(errors="ignore")
@@ -195,7 +199,7 @@ class _Code:
             if self.life != _manta.life():
                 before, self.life = self.life, _manta.life()  # before: it may refer to itself
                 try:
-                    label = self.what.__name__ if isinstance(self.what, type) else self.what.__qualname__
+                    label = self.what.__name__ if isinstance(self.what, type) else _label_of(self.what)
                     data, self.captured = _values.dump_code(self.what, label)
                     _dialect.current.check_captured(label, self.captured)
                     _code.put(self.key, data)
@@ -237,7 +241,7 @@ class RemoteFunction(_manta.Function):
         if _has_flag(function, _COROUTINE):
             raise ValueError(f"{function.__qualname__} is async: only methods of actors may be")
         key = _new_key()
-        label = getattr(function, "__qualname__", type(function).__name__)
+        label = _label_of(function)
         out = cls._make(_Code(key, _name_of(key, label), function), options, _has_flag(function, _GENERATOR))
         functools.update_wrapper(out, function)
         del out.__wrapped__

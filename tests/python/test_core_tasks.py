@@ -100,6 +100,16 @@ def test_recursion_of_itself_and_of_two():
     assert manta.get(even.remote(10)) is True and manta.get(odd.remote(10)) is False
 
 
+def test_what_can_be_called_can_be_remote():
+    class Adder:
+        def __call__(self, x):
+            return x + 1
+
+    import functools
+    calls = [manta.remote(f) for f in (abs, functools.partial(max, 1), Adder(), [1, 7].count)]
+    assert manta.get([f.remote(7) for f in calls]) == [7, 7, 8, 1]
+
+
 def test_functions_travel_as_values():
     @manta.remote
     def apply(f, x):

@@ -27,6 +27,18 @@ def test_tasks_and_objects(ray):
     assert array[99_999] == 99_999 and not array.flags.writeable
 
 
+def test_what_can_be_called_can_be_remote(ray):
+    class Adder:
+        def __call__(self, x):
+            return x + 1
+
+    import functools
+    for function, name in ((max, "max"), (functools.partial(max, 1), "partial"), (Adder(), "Adder"), ([1, 7].count, "list.count")):
+        remote = ray.remote(function)
+        assert remote.__qualname__ == name and name in repr(remote)
+        assert ray.get(remote.remote(7, 7) if name == "max" else remote.remote(7)) == {"Adder": 8, "list.count": 1}.get(name, 7)
+
+
 def test_several_results(ray):
     @ray.remote(num_returns=2)
     def two():

@@ -63,10 +63,15 @@ class RemoteFunction:
             self._inner = Refused(e)
         self._arity = arity(function)
         self.remote = self._decorated(checked(_remote(self._inner, given), self._arity))
-        self._function_name = f"{function.__module__}.{function.__qualname__}"
-        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-            self.__dict__[name] = getattr(function, name, None)
-        self.__signature__ = inspect.signature(function)
+        self.__module__ = getattr(function, "__module__", None) or "builtins"
+        self.__qualname__ = getattr(function, "__qualname__", type(function).__name__)      # a partial has none
+        self.__name__ = getattr(function, "__name__", self.__qualname__)
+        self.__doc__ = getattr(function, "__doc__", None)
+        self._function_name = f"{self.__module__}.{self.__qualname__}"
+        try:
+            self.__signature__ = inspect.signature(function)
+        except ValueError:      # of a function in C that does not say
+            pass
         self.__wrapped__ = function
 
     def _make(self, given: Mapping[str, Any]) -> Any:
@@ -75,7 +80,7 @@ class RemoteFunction:
         is_generator = inspect.isgeneratorfunction(function)
         if given.get("num_returns") in ("dynamic", "streaming") and not is_generator:
             raise ValueError(f"num_returns=\"{given['num_returns']}\" can only be used with generator functions, and "
-                             f"{function.__qualname__} is none")
+                             f"{getattr(function, '__qualname__', function)} is none")
         if is_generator:
             options.setdefault("num_returns", "streaming")
         if _devices.are_wanted(given):
@@ -90,8 +95,8 @@ class RemoteFunction:
         return remote if decorator is None else decorated(decorator, remote)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"Remote functions cannot be called directly. Instead of running '{self._function.__name__}()', "
-                        f"try '{self._function.__name__}.remote()'.")
+        raise TypeError(f"Remote functions cannot be called directly. Instead of running '{self.__name__}()', "
+                        f"try '{self.__name__}.remote()'.")
 
     def options(self, **given: Any) -> _Options:
         """The function with other options, for one call or many."""
