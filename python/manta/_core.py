@@ -179,6 +179,20 @@ def _label_of(function):
     return getattr(function, "__qualname__", type(function).__name__)  # a partial has none
 
 
+class _Signature:
+    """That of what was made remote: for help(), and for editors that ask inspect. It costs the calls nothing."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __get__(self, instance, owner=None):
+        what = None if instance is None else getattr(instance, self.name)
+        if what is None:
+            raise AttributeError("__signature__")
+        import inspect
+        return inspect.signature(what)
+
+
 def _name_of(key, label):
     """"py.", the key, and as much of the label as fits, for people to read."""
     return f"py.{key.hex()}.{label.replace('<locals>.', '').rsplit('.', 1)[-1]}".encode()[:63].decode(errors="ignore")
@@ -224,6 +238,7 @@ class RemoteFunction(_manta.Function):
         ref = f.options(num_cpus=2).remote(1, y=2)
     """
     _function = None
+    __signature__ = _Signature("_function")
 
     @classmethod
     def _make(cls, code, options, is_generator):
@@ -413,6 +428,7 @@ class ActorClass:
         handle = A.remote(1)
         handle = A.options(name="a", max_restarts=1).remote(1)
     """
+    __signature__ = _Signature("_class")
 
     def __init__(self, code, cls, options, methods, is_async):
         self._code, self._class, self._options, self._methods = code, cls, options, methods

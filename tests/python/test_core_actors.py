@@ -1,5 +1,6 @@
 """Actors: order, names, restarts, concurrency, handles, ends."""
 import gc
+import inspect
 import os
 import signal
 import threading
@@ -70,6 +71,7 @@ def test_calls_run_in_order():
 def test_classes_and_handles_look_like_themselves():
     c = Counter.remote()
     assert Counter.__doc__ == "Counts." and "Counter" in repr(c) and Counter.__name__ == "Counter"
+    assert inspect.signature(Counter) == inspect.signature(Counter._class)
     with pytest.raises(AttributeError, match="no method subtract"):
         c.subtract
     with pytest.raises(TypeError, match=r"Counter.remote\(\)"):

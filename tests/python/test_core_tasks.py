@@ -1,5 +1,7 @@
 """Remote functions: calls, options, recursion, what they capture."""
+import inspect
 import os
+import pydoc
 import time
 
 import numpy as np
@@ -46,6 +48,9 @@ def test_arguments_are_resolved_and_nested_ones_are_not():
 def test_a_remote_function_looks_like_its_function():
     assert add.__name__ == "add" and add.__doc__ == "Adds." and "add" in repr(add)
     assert add._function(1, 2) == 3
+    assert inspect.signature(add) == inspect.signature(add._function) == inspect.signature(add.options(num_cpus=1))
+    assert f"add{inspect.signature(add)}" in pydoc.plain(pydoc.render_doc(add))
+    assert not hasattr(add, "shape")
     with pytest.raises(TypeError, match=r"add.remote\(\)"):
         add(1)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
