@@ -41,7 +41,7 @@ def describe(error, name, actor=None):
             pass  # its own fault, and not the one to be told of
     try:
         known["cause"] = _pickled(error)
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         known["why"] = f"{type(e).__name__}: {e}"
     return f"{known['type']}: {text}", b"E" + dumps(known)
 
