@@ -95,7 +95,22 @@ def _code_pickler():
                 return len(self.captured) - 1
             return None
 
+        def reducer_override(self, o):
+            if isinstance(o, functools._lru_cache_wrapper) and _is_the_programs(o):
+                return _cached, (o.__wrapped__, o.cache_parameters())
+            return super().reducer_override(o)
+
     return CodePickler
+
+
+def _is_the_programs(o):
+    """Whether workers could not import it."""
+    return o.__module__ in ("__main__", "__mp_main__") or "<locals>" in o.__qualname__
+
+
+def _cached(function, parameters):
+    """A function with a cache, which is its own in each process."""
+    return functools.lru_cache(**parameters)(function)
 
 
 _pickler = None
@@ -158,7 +173,7 @@ def _variables(code):
         for name, value in _attributes(one) if isinstance(one, type) else _captured(one):
             value = getattr(value, "__func__", value)
             if isinstance(value, type) or hasattr(value, "__code__"):
-                if value.__module__ in ("__main__", "__mp_main__", one.__module__) or "<locals>" in value.__qualname__:
+                if _is_the_programs(value) or value.__module__ == one.__module__:
                     todo.append(value)
             yield name, value
 

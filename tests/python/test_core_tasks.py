@@ -172,6 +172,24 @@ def test_a_large_closure_is_named():
         g.remote()
 
 
+def test_functions_with_a_cache_travel(python):
+    out = python("-c", """
+import functools, manta
+manta.init(num_cpus=1)
+@functools.lru_cache(maxsize=2, typed=True)
+def square(x): return x * x
+@functools.cache
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+@manta.remote
+def known():
+    @functools.lru_cache
+    def inner(x): return square(x) + 1
+    return inner(3), inner(3), square.cache_info()[:3], square.cache_parameters(), fib(30)
+print(manta.get(known.remote()), manta.get(manta.remote(square).remote(4)), manta.get(manta.remote(fib).remote(10)))
+""")
+    assert out.stdout == "(10, 10, (0, 1, 2), {'maxsize': 2, 'typed': True}, 832040) 16 55\n", out.stdout + out.stderr
+
+
 def test_what_is_large_is_named_wherever_it_hides(python):
     out = python("-W", "always", "-c", """
 import threading, manta
