@@ -122,6 +122,8 @@ def make(status, text, failure, payload):
         elif kind in ("task", "none", "submit") or not failure:
             return cause
     known = {"pid": failure["pid"], "host": failure["host"], "function": label(failure["function"])} if failure else {}
+    if kind == "cancelled" and failure and text.startswith("KeyboardInterrupt:"):
+        text = f"{known['function']} was interrupted"
     if kind == "task" and failure["function"] == "manta.promise":  # src/task/promises.c
         kind = "stream_end"
     if kind == "task":  # a function in C, or an exception that could not be described

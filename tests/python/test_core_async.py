@@ -219,7 +219,7 @@ def test_cancel(tmp_path):
     ref = sleep.remote(str(tmp_path / "began"))
     until((tmp_path / "began").exists)
     manta.cancel(ref)
-    with pytest.raises(exceptions.CancelledError):
+    with pytest.raises(exceptions.CancelledError, match="^sleep was interrupted$"):
         manta.get(ref)
 
     @manta.remote
