@@ -211,8 +211,13 @@ def actor_loop():
                 selector = _Selector()
                 _bell = selector.bell
                 _loop = asyncio.SelectorEventLoop(selector)
-            threading.Thread(target=_loop.run_forever, name="manta-loop", daemon=True).start()
+            threading.Thread(target=_run_loop, name="manta-loop", daemon=True).start()
     return _loop
+
+
+def _run_loop():
+    while not _loop.is_closed():  # a program that stops its loop does not mean the calls that come
+        _loop.run_forever()
 
 
 class _Room:

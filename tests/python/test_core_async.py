@@ -125,6 +125,22 @@ def test_an_async_actor_interleaves():
     assert manta.get(a.two.options(num_returns=2).remote()) == [1, 2]
 
 
+def test_a_loop_that_is_stopped_goes_on():
+    @manta.remote
+    class A:
+        async def stop(self):
+            asyncio.get_running_loop().stop()
+            return 1
+
+        async def wait(self):
+            await asyncio.sleep(0.01)
+            return 2
+
+    a = A.remote()
+    for _ in range(3):
+        assert manta.get([a.stop.remote(), a.wait.remote()], timeout=DEADLINE_S) == [1, 2]
+
+
 def test_an_async_actor_has_a_limit():
     a = Loop.options(max_concurrency=2).remote()
     refs = [a.wait.remote(i) for i in range(3)]
