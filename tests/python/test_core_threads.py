@@ -6,6 +6,8 @@ import pytest
 
 from conftest import DEADLINE_S, until
 
+pytestmark = pytest.mark.sanitized
+
 WORK = """
 import faulthandler, gc, threading, random
 faulthandler.dump_traceback_later(220, exit=True)
