@@ -264,6 +264,57 @@ def test_a_hook_that_raises_ends_the_training_in_words(fit):
         fit(lambda: None, backend_config=BrokenConfig())
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_last_hook_does_not_hide_what_the_loop_has_raised(fit, capfd, workers):
+    class Broken(Backend):
+        def on_shutdown(self, worker_group, backend_config):
+            raise OSError("too late")
+
+    class BrokenConfig(BackendConfig):
+        backend_cls = Broken
+
+    def loop():
+        raise ValueError("the loop's own")
+    with pytest.raises(WorkerGroupError if workers else ValueError, match="the loop's own"):
+        fit(loop, workers=workers, backend_config=BrokenConfig())
+    assert "on_shutdown() of the backend failed: OSError: too late" in capfd.readouterr().err
+
+
+def test_the_last_hook_waits_for_no_loop_that_still_runs(fit, tmp_path):
+    """Rank 1 runs until it is killed; rank 0 is asked as ever."""
+    asked = []
+
+    class Ask(Backend):
+        def on_shutdown(self, worker_group, backend_config):
+            asked.append(worker_group.execute_single(0, len, "abc"))
+            worker_group.execute_single(1, len, "abc")
+
+    class AskConfig(BackendConfig):
+        backend_cls = Ask
+
+    def loop():
+        train.collective.barrier()
+        if train.get_context().get_world_rank() == 0:
+            raise ValueError("no more")
+        threading.Event().wait()
+    with pytest.raises(WorkerGroupError, match="no more"):
+        fit(loop, backend_config=AskConfig())
+    assert asked == [3]
+
+
+def test_ranks_that_share_devices_see_those_of_ranks_and_not_of_the_driver(monkeypatch, tmp_path):
+    class Share(Backend):
+        share_cuda_visible_devices = True
+
+    class ShareConfig(BackendConfig):
+        backend_cls = Share
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    result = DataParallelTrainer(
+        lambda: os.environ["CUDA_VISIBLE_DEVICES"], backend_config=ShareConfig(), scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=tmp_path, worker_runtime_env={"env_vars": {"CUDA_VISIBLE_DEVICES": "3"}})).fit()
+    assert result.return_value == "3"
+
+
 # ---- checkpoints that loops hand over ----
 
 def test_a_checkpoint_that_lies_in_the_run_already_is_taken_and_stays_no_second_time(fit):

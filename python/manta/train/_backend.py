@@ -112,7 +112,7 @@ class Hooks(Backend):
 
     def begin(self, workers: WorkerGroup) -> None:
         if self._backend.share_cuda_visible_devices:
-            seen = [one for text in workers.execute(os.environ.get, "CUDA_VISIBLE_DEVICES", "") for one in text.split(",") if one]
+            seen = [one for text in workers.execute(_seen_devices) for one in text.split(",") if one]
             if seen:
                 workers.execute(_see_devices, ",".join(sorted(set(seen))))
         self._backend.on_start(workers, self._config)
@@ -120,6 +120,11 @@ class Hooks(Backend):
 
     def finish(self, workers: WorkerGroup) -> None:
         self._backend.on_shutdown(workers, self._config)
+
+
+def _seen_devices() -> str:
+    """Of this process. A method of os.environ would travel with the variables of whoever sends it."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 
 def _see_devices(devices: str) -> None:

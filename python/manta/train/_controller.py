@@ -206,11 +206,16 @@ class Attempt:
         """Nothing of the attempt is left."""
         try:
             if self._workers is not None:
-                self._backend.finish(self._workers)
-        except Exception as e:  # noqa: BLE001  what the loops came to is known
-            print(f"manta: on_shutdown() of the backend failed: {type(e).__name__}: {e}", file=sys.stderr)
+                self._end_loops()
+                _call_last_hook(self._backend, self._workers)
         finally:
             self._end_ranks()
+
+    def _end_loops(self) -> None:
+        """Kills the ranks whose loops still run: what a hook asks of such a rank would wait for its loop."""
+        for actor, run in zip(self._actors, self._runs):
+            if not _core.wait([run], num_returns=1, timeout=0)[0]:
+                _core.kill(actor)
 
     def _end_ranks(self) -> None:
         try:
@@ -231,6 +236,13 @@ def _call_hooks(hooks: Callable[[WorkerGroup], None], workers: WorkerGroup) -> N
         hooks(workers)
     except Exception as e:
         raise ControllerError(f"on_start() or on_training_start() of the backend failed: {type(e).__name__}: {e}") from e
+
+
+def _call_last_hook(backend: Backend, workers: WorkerGroup) -> None:
+    try:
+        backend.finish(workers)
+    except Exception as e:  # noqa: BLE001  what the loops came to is known
+        print(f"manta: on_shutdown() of the backend failed: {type(e).__name__}: {e}", file=sys.stderr)
 
 
 def _raise_problem(problem: Optional[BaseException]) -> None:
@@ -422,7 +434,7 @@ class Controller:
             _raise_problem(listener.problem)
             raise
         finally:
-            self.backend.finish(workers)
+            _call_last_hook(self.backend, workers)
             listener.settle()
             self.record.ended(0)
             self.record.end_attempt()
