@@ -223,6 +223,16 @@ def test_callbacks_hear_of_rounds_and_failures(fit):
         RunConfig(callbacks=[print])
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_callback_that_raises_ends_the_training_and_is_named(fit, workers):
+    class Broken(UserCallback):
+        def after_report(self, run_context, metrics, checkpoint):
+            raise KeyError("accuracy")
+    with pytest.raises(ControllerError, match=r"^Broken\.after_report\(\) failed: KeyError: 'accuracy'$") as e:
+        fit(lambda: train.report({}), workers=workers, callbacks=[Broken()])
+    assert isinstance(e.value.__cause__, KeyError)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_hooks_of_a_backend_of_ones_own_run_in_order(fit, workers):
     order = []

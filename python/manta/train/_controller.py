@@ -246,6 +246,8 @@ def _call_last_hook(backend: Backend, workers: WorkerGroup) -> None:
 
 
 def _raise_problem(problem: Optional[BaseException]) -> None:
+    if isinstance(problem, ControllerError):
+        raise problem
     if problem is not None:
         raise ControllerError(f"a report could not be kept: {type(problem).__name__}: {problem}") from problem
 
@@ -324,7 +326,10 @@ class Controller:
 
     def _after_round(self, metrics: list[dict[str, Any]], checkpoint: Optional[Checkpoint]) -> None:
         for callback in self._callbacks:
-            callback.after_report(self._told, metrics, checkpoint)
+            try:
+                callback.after_report(self._told, metrics, checkpoint)
+            except Exception as e:
+                raise ControllerError(f"{type(callback).__name__}.after_report() failed: {type(e).__name__}: {e}") from e
 
     def _after_failures(self, failures: Mapping[int, BaseException]) -> None:
         for callback in self._callbacks:
