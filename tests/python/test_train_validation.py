@@ -11,7 +11,7 @@ import manta
 from manta import train
 from manta.train import (Backend, BackendConfig, Checkpoint, CheckpointConfig, CheckpointConsistencyMode, CheckpointUploadMode,
                          ControllerError, DataParallelTrainer, ReportedCheckpointStatus, Result, RunConfig, ScalingConfig, UserCallback,
-                         ValidationConfig, ValidationTaskConfig, WorkerGroupError)
+                         ValidationConfig, ValidationTaskConfig, WorkerGroupError, _validate)
 
 pytestmark = pytest.mark.usefixtures("module_node")
 
@@ -127,6 +127,28 @@ def test_a_run_that_is_taken_up_goes_on_with_what_was_not_tried(fit, tmp_path):
     assert result.return_value == [("VALIDATED", {"n": 1, "made": 15})] and result.metrics == {"n": 1, "made": 15}
 
 
+def test_an_interrupt_while_validations_are_waited_for_ends_the_run(fit, tmp_path, monkeypatch):
+    """The run can be taken up by this very process; without a function nobody waits for what was not tried."""
+    whole = _validate.Validations.end
+
+    def interrupted(self, waits):
+        if waits:
+            raise KeyboardInterrupt
+        whole(self, waits)
+
+    def first():
+        train.report({"n": 1}, checkpoint=save(3), validation=True)
+
+    def second():
+        return [(r.status.value, r.metrics) for r in train.get_all_reported_checkpoints()]
+    monkeypatch.setattr(_validate.Validations, "end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(first, workers=1, validation_config=ValidationConfig(fn=lambda checkpoint: threading.Event().wait()))
+    assert json.loads((tmp_path / "runs" / "a" / "result.json").read_text())["status"] == "interrupted"
+    assert "manta-validate" not in [t.name for t in threading.enumerate()]
+    assert fit(second, workers=1).return_value == [("PENDING_VALIDATION", {"n": 1})]
+
+
 def test_what_cannot_be_validated_is_refused(fit):
     def loop():
         with pytest.raises(ValueError, match="without a checkpoint"):
@@ -166,6 +188,28 @@ def test_reported_checkpoints_within_seconds(fit):
             train.report({})
         return len(train.get_all_reported_checkpoints())
     assert fit(loop).return_value == 1
+
+
+def test_a_loop_that_looks_often_is_not_sent_answers_that_it_does_not_wait_for(fit, tmp_path):
+    """They would fill the way back, and the driver would wait for the loop, which waits for the driver."""
+    go = tmp_path / "go"
+
+    def tried(checkpoint):
+        while not go.exists():
+            threading.Event().wait(0.01)
+        return {}
+
+    def loop():
+        train.report({"text": "x" * 4000}, checkpoint=save(1), validation=True)
+        for _ in range(300):
+            assert len(train.get_all_reported_checkpoints(timeout_s=0)) <= 1
+        go.touch()
+        notes = os.path.join(train.get_context().get_trial_dir(), "validations.jsonl")
+        while "VALIDATED" not in open(notes).read():
+            threading.Event().wait(0.01)
+        for n in range(2000):
+            train.report({"text": "y" * 1000})
+    assert len(fit(loop, workers=1, validation_config=ValidationConfig(fn=tried)).history) == 2001
 
 
 # ---- together ----

@@ -1,7 +1,7 @@
 """What ranks and their driver tell each other: messages over a socket of this host.
 
     rank ──▶ driver    ("hello", rank, token), ("report", metrics, part, name, own, validation), ("latest", number),
-                       ("reported", number, mode or None), ("meet", number, kind, bytes)
+                       ("reported", number, mode or None), ("meet", number, kind, bytes), ("forget", number): a question
     rank ◀── driver    ("written",), of each report with a part; answers: ("latest", number, path or None),
                        ("reported", number, checkpoints), ("met", number, bytes, what is wrong or None)
 

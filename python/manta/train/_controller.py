@@ -351,10 +351,12 @@ class Controller:
                     error = self._attempts() if self.scaling.num_workers else self._here()
                 except ControllerError as e:
                     error = e
+                self._give_back()           # validations may need the room
+                self.record.end_validations(waits=True)
             status = "failed" if error else "done"
         finally:
-            self._give_back()               # validations may need the room
-            self.record.end_validations(waits=status != "interrupted")
+            self._give_back()
+            self.record.end_validations(waits=False)        # of a run that was interrupted: else none is left
             wrong = self._finish(status, error)
             if self.view is not None:
                 self.view.show(self.record.history, self._failed, status)

@@ -218,6 +218,9 @@ class Record:
             with self._lock:
                 self._questions.append((rank, message[1], self._made[rank], message[2]))
                 self._answer()
+        elif message[0] == "forget":
+            with self._lock:
+                self._questions = [q for q in self._questions if q[:2] != (rank, message[1])]
         elif message[0] == "meet":
             with self._lock:
                 self._meeting[rank] = message[1:]
@@ -230,7 +233,8 @@ class Record:
         for question in list(self._questions):
             rank, number, made, mode = question
             is_committed = self._next >= made and not any(k < made for k in self._unwritten)
-            is_validated = mode != CheckpointConsistencyMode.VALIDATED.value or not self._pending
+            # What a program before this one has left is tried by none when the trainer has no function for it.
+            is_validated = mode != CheckpointConsistencyMode.VALIDATED.value or not self._pending or self._validations is None
             if mode is None or is_committed and is_validated:
                 self._questions.remove(question)
                 out = [(c.path, m, self.status_of(c).value) for c, m in self.kept()]
@@ -361,9 +365,9 @@ class Record:
 
     def end_validations(self, waits: bool) -> None:
         """Returns when all are done, or, waits=False, cancelled."""
-        validations, self._validations = self._validations, None
-        if validations is not None:
-            validations.end(waits)
+        if self._validations is not None:
+            self._validations.end(waits)        # an interrupt leaves it to be ended once more
+            self._validations = None
 
     def _validate(self, checkpoint: Checkpoint, task: ValidationTaskConfig) -> None:
         assert self._validations is not None

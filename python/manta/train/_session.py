@@ -163,11 +163,15 @@ class Session:
                 self._answers[message[1]] = message[2:]
 
     def _ask(self, what: str, *message: Any, timeout: Optional[float] = None) -> Optional[tuple[Any, ...]]:
-        """Sends a question, and waits for its answer; None: the seconds are over."""
+        """Sends a question, and waits for its answer; None: the seconds are over, and the driver is not to answer any more:
+        nobody might read it."""
         with self._heard:
             number = self._asked = self._asked + 1
         self._connection.send(what, number, *message)
-        return self._answers.pop(number) if self._await(lambda: number in self._answers, timeout) else None
+        if self._await(lambda: number in self._answers, timeout):
+            return self._answers.pop(number)
+        self._connection.send("forget", number)
+        return None
 
     def checkpoint(self) -> Optional[Checkpoint]:
         answer = self._ask("latest")
