@@ -383,6 +383,29 @@ def test_a_checkpoint_that_lies_in_the_run_already_is_taken_and_stays_no_second_
     assert sorted(os.listdir(result.checkpoint.path)) == ["rank-0", "rank-1"]
 
 
+def test_a_checkpoint_of_the_run_that_is_handed_over_again_stays(fit):
+    def loop():
+        train.report({"n": 1}, checkpoint=save(3))
+        first, = train.get_all_reported_checkpoints()
+        train.report({"n": 2}, checkpoint=first.checkpoint, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+        train.report({"n": 3}, checkpoint=save(4), checkpoint_upload_fn=lambda checkpoint, name: first.checkpoint)
+    assert [(read(c), m) for c, m in fit(loop, workers=1).best_checkpoints] == [(3, {"n": 1}), (3, {"n": 2}), (3, {"n": 3})]
+
+
+def test_what_is_the_runs_own_is_no_checkpoint(fit):
+    def loop():
+        run = train.get_context().get_trial_dir()
+        train.report({}, checkpoint=save(3))
+        for name in ("checkpoints", "log"):
+            with pytest.raises(ValueError, match="not the run's own"):
+                train.get_context().get_storage().build_checkpoint_path_from_name(name)
+        for path in (run, os.path.join(run, "log")):
+            with pytest.raises(ValueError, match="the checkpoint lies in .*, expected a folder in"):
+                train.report({}, checkpoint=Checkpoint(path), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+        return sorted(os.listdir(run))
+    assert {"checkpoints", "log"} <= set(fit(loop, workers=1).return_value)
+
+
 def test_a_function_of_ones_own_writes_behind_the_loops_back(fit, tmp_path):
     go = tmp_path / "go"
 

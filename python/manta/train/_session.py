@@ -19,7 +19,7 @@ from manta.train import _copy, _shard
 from manta.train._channel import Connection
 from manta.train.checkpoint import Checkpoint
 from manta.train.config import CheckpointConsistencyMode, CheckpointUploadMode
-from manta.train.context import LocalTrainContext, Place, Storage, TrainContext
+from manta.train.context import RUNS_OWN, LocalTrainContext, Place, Storage, TrainContext
 from manta.train.validation import ReportedCheckpoint, ReportedCheckpointStatus, Validation, ValidationTaskConfig
 
 IN_FLIGHT = 2
@@ -99,11 +99,14 @@ class Session:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def _own(self, checkpoint: Checkpoint, how: Handing) -> Optional[str]:
-        """The folder of a checkpoint that lies in the run's: it becomes the run's own. In a loop of the program itself it may be
-        any, and None is that of another."""
+        """The folder of a checkpoint that lies in the run's: it becomes the run's own. None: it stays where it is, since it is one
+        of the run's checkpoints already, or, in a loop of the program itself, that of another."""
         here, run = os.path.realpath(checkpoint.path), os.path.realpath(self.place.run_path)
-        if not here.startswith(run + "/"):
-            if self.place.is_local:
+        part = here[len(run) + 1:].split("/")[0] if here.startswith(run + "/") else ""
+        if part == "checkpoints":
+            return None
+        if not part or part in RUNS_OWN or part.startswith("."):
+            if self.place.is_local and not part:
                 return None
             who = "report(): the checkpoint" if how.upload is None else "checkpoint_upload_fn: the checkpoint that it has returned"
             raise ValueError(f"{who} lies in {checkpoint.path}, expected a folder in {self.place.run_path}: "

@@ -10,6 +10,8 @@ from typing import Any, Mapping, Optional
 
 __all__ = ["LocalTrainContext", "TrainContext"]
 
+RUNS_OWN = ("checkpoints", "log")       # folders in that of a run, which the run fills
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -105,8 +107,8 @@ class Storage:
 
             get_context().get_storage().build_checkpoint_path_from_name("epoch-3")
         """
-        if not checkpoint_name or "/" in checkpoint_name or checkpoint_name.startswith("."):
-            raise ValueError(f"{checkpoint_name!r} cannot be a checkpoint's name: expected the name of a folder")
+        if not checkpoint_name or "/" in checkpoint_name or checkpoint_name.startswith(".") or checkpoint_name in RUNS_OWN:
+            raise ValueError(f"{checkpoint_name!r} cannot be a checkpoint's name: expected the name of a folder that is not the run's own")
         return os.path.join(self.experiment_fs_path, checkpoint_name)
 
     @property
