@@ -310,6 +310,18 @@ def test_a_group_that_the_driver_declares(ray, members, collective):
     until(lambda: not ray.util.list_named_actors(), "the end of what was declared")
 
 
+def test_a_rank_that_leaves_late_takes_no_later_declaration_back(ray, members, collective):
+    early, late = members(2, None), members(2, None)
+    for group in early, late:
+        collective.create_collective_group(group, 2, [0, 1], "auto", "again", LONG_MS)
+        if group is early:
+            each(ray, group, lambda m, i: m.on.remote("allreduce", np.ones(1), "again"))
+            ray.get(group[0].call.remote("destroy_collective_group", "again"))
+    ray.get(early[1].call.remote("destroy_collective_group", "again"))
+    assert each(ray, late, lambda m, i: m.on.remote("allreduce", np.ones(1), "again"))[1][0] == 2
+    collective.destroy_collective_group("again")
+
+
 def test_declarations_that_are_refused(ray, members, collective):
     pair = members(2, None)
     for actors, size, ranks in ((pair, 2, [0]), (pair, 2, [0, 2]), (pair, 3, [0, 1]), (pair, 2, [1, 1]), ([], 0, []),

@@ -20,6 +20,9 @@ class _Board:
         self._ranks, self._timeout_ms = ranks, timeout_ms
         self._token = os.urandom(8).hex()       # groups of one name, one after the other, do not meet
 
+    def token(self) -> str:
+        return self._token
+
     def place(self, actor: str) -> Optional[Place]:
         if actor not in self._ranks:
             return None
@@ -71,10 +74,18 @@ def place_of(group: str, actor: str) -> Optional[Place]:
     return place
 
 
-def remove(group: str) -> bool:
-    """Takes the declaration back; whether there was one."""
-    board = _mine.pop(group, None) or _found(group)
-    if board is None:
+def remove(group: str, token: Optional[str] = None) -> bool:
+    """Takes the declaration back; whether there was one. token: only that of this group, and no later one of its name."""
+    board = _mine.get(group) or _found(group)
+    if board is None or token is not None and not _has_token(board, token):
         return False
+    _mine.pop(group, None)
     _worker.kill(board)
     return True
+
+
+def _has_token(board: Any, token: str) -> bool:
+    try:
+        return bool(manta.get(board.token.remote()) == token)
+    except exceptions.RayActorError:
+        return False            # somebody else has taken it back

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from manta import _manta
 from manta.ray.util.collective._memory import Row, memory_of, parts_of
@@ -26,8 +26,9 @@ def _reduction(op: Any, what: str) -> int:
 class Group:
     """Rank `rank` of `size`."""
 
-    def __init__(self, name: str, rank: int, size: int, timeout_ms: int, address: str, is_declared: bool) -> None:
-        self.name, self.rank, self.size, self.is_declared = name, rank, size, is_declared
+    def __init__(self, name: str, rank: int, size: int, timeout_ms: int, address: str, token: Optional[str]) -> None:
+        """token: of the declaration that it is of; None: of none."""
+        self.name, self.rank, self.size, self.token = name, rank, size, token
         self._address = address
         self._ranks: Any = self._told("joining", lambda: _manta.Ranks(address, rank, size, timeout_ms, timeout_ms))
 

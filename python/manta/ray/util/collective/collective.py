@@ -64,7 +64,7 @@ def _join(group_name: str, rank: int, size: int, timeout_ms: int, token: Optiona
     if old is not None:
         old[1].close()          # of a task that is over, and has not left it
     address = address_of(manta.context()["node"], _worker.namespace(), group_name, token)
-    group = Group(group_name, rank, size, timeout_ms, address, token is not None)
+    group = Group(group_name, rank, size, timeout_ms, address, token)
     _groups[group_name] = owner, group
     return group
 
@@ -166,8 +166,8 @@ def destroy_collective_group(group_name: str = "default") -> None:
         return
     group.close()
     del _groups[group_name]
-    if group.is_declared:
-        _board.remove(group_name)
+    if group.token is not None:
+        _board.remove(group_name, group.token)
 
 
 def is_group_initialized(group_name: str = "default") -> bool:
