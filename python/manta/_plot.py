@@ -6,6 +6,7 @@ belongs to the program, which a wheel does not bring, and a curve that is drawn 
 from __future__ import annotations
 
 import html
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -84,9 +85,23 @@ def _panel(names: Sequence[str], series: Series, x_name: str, top: float) -> lis
     return out + [_curve(series[n], _CURVES[i], across, down) for i, n in enumerate(names)]
 
 
+def _seen(points: Sequence[tuple[float, float]], across: Any) -> Sequence[tuple[float, float]]:
+    """Of more points than the picture is wide the first, the least, the greatest and the last of each column: the others lie on
+    these, and a picture that goes to a browser each second has to be small."""
+    if len(points) <= 2 * WIDTH:
+        return points
+    out: list[tuple[float, float]] = []
+    for (_, is_number), column in itertools.groupby(points, lambda p: (int(across(p[0])), math.isfinite(p[1]))):
+        all_of_it = list(column)
+        order = sorted(range(len(all_of_it)), key=lambda i: all_of_it[i][1]) if is_number else [0]
+        out += [all_of_it[i] for i in sorted({0, order[0], order[-1], len(all_of_it) - 1 if is_number else 0})]
+    return out
+
+
 def _curve(points: Sequence[tuple[float, float]], colour: str, across: Any, down: Any) -> str:
     """The lines between points; what is no number is a gap, and a point between two gaps a dot."""
     path, dots, run = [], [], 0
+    points = _seen(points, across)
     for i, (x, y) in enumerate(points):
         if not math.isfinite(y):
             run = 0

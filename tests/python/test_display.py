@@ -124,6 +124,15 @@ def test_values_that_are_no_numbers_are_gaps():
     assert "nothing was reported" in _plot.svg({})
 
 
+def test_a_long_training_makes_a_small_picture_with_all_peaks_and_gaps():
+    points = [(float(i), 1.0) for i in range(200_000)]
+    points[123_456], points[150_000] = (123_456.0, 9.0), (150_000.0, float("nan"))
+    source = _plot.svg({"loss": points})
+    path = source.partition(' d="')[2].partition('"')[0]
+    assert len(source) < 100_000 and path.count(f" {_plot.ABOVE:.1f}") == 1 and path.count("M") == 2
+    assert read(source).tags
+
+
 def test_plots_without_matplotlib(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
