@@ -253,6 +253,9 @@ def test_names_ranks_and_backends_that_are_refused(ray, members, collective):
     assert ray.get(one.on.remote("allreduce", np.ones(2), "alone")).tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="is in the group .* already"):
         ray.get(one.join.remote(1, 0, "alone"))
+    assert not collective.is_group_initialized("alone")         # here, in the driver
+    ray.get(one.join.remote(np.int64(1), np.int32(0), "of numpy"))
+    assert ray.get(one.on.remote("broadcast", np.ones(2), np.int8(0), "of numpy")).tolist() == [1, 1]
     for size, rank in ((2, 2), (2, -1), (0, 0), (2, 1.5)):
         with pytest.raises(ValueError, match="expected"):
             ray.get(one.join.remote(size, rank))

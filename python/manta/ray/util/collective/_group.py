@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import Any, Callable, Optional
 
 from manta import _manta
@@ -15,6 +16,14 @@ REDUCTIONS = {ReduceOp.SUM: 0, ReduceOp.AVERAGE: 1, ReduceOp.MIN: 2, ReduceOp.MA
 def address_of(*where: object) -> str:
     """A name of the host's, and no file: nothing is left of it when its process ends in whatever way."""
     return "unix:@manta-collective-" + hashlib.sha256(repr(where).encode()).hexdigest()[:32]
+
+
+def whole_number(value: Any) -> Optional[int]:
+    """A number of Python's or numpy's; None: it is none, or not a whole one."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def _reduction(op: Any, what: str) -> int:
@@ -48,11 +57,12 @@ class Group:
         self._told("a call of", lambda: self._ranks.run(kind, source, target, n, dtype, reduction, peer))
 
     def _check_peer(self, peer: Any, what: str, may_be_own: bool = True) -> int:
-        if not isinstance(peer, int) or not 0 <= peer < self.size:
+        number = whole_number(peer)
+        if number is None or not 0 <= number < self.size:
             raise ValueError(f"{what}: there is no rank {peer!r} in the group {self.name!r}; expected 0 to {self.size - 1}")
-        if peer == self.rank and not may_be_own:
-            raise ValueError(f"{what}: rank {peer} of the group {self.name!r} is the caller itself; expected another")
-        return peer
+        if number == self.rank and not may_be_own:
+            raise ValueError(f"{what}: rank {number} of the group {self.name!r} is the caller itself; expected another")
+        return number
 
     def close(self) -> None:
         self._ranks.close()

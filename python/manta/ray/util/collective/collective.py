@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Optional, Sequence
 import manta
 from manta.ray import _worker
 from manta.ray.util.collective import _board
-from manta.ray.util.collective._group import Group, address_of
+from manta.ray.util.collective._group import Group, address_of, whole_number
 from manta.ray.util.collective.types import Backend, ReduceOp
 
 __all__ = ["allgather", "allgather_multigpu", "allreduce", "allreduce_multigpu", "barrier", "broadcast", "broadcast_multigpu",
@@ -120,11 +120,12 @@ def init_collective_group(world_size: int, rank: int, backend: str = Backend.AUT
     _check_timeout(gloo_timeout)
     if _joined(group_name) is not None:
         raise RuntimeError(f"this process is in the group {group_name!r} already: destroy_collective_group() ends it")
-    if not isinstance(world_size, int) or world_size <= 0:
+    size, number = whole_number(world_size), whole_number(rank)
+    if size is None or size <= 0:
         raise ValueError(f"world_size is {world_size!r}, expected a number above 0")
-    if not isinstance(rank, int) or not 0 <= rank < world_size:
-        raise ValueError(f"rank is {rank!r}, expected 0 to {world_size - 1} in a group of {world_size}")
-    _join(group_name, rank, world_size, gloo_timeout)
+    if number is None or not 0 <= number < size:
+        raise ValueError(f"rank is {rank!r}, expected 0 to {size - 1} in a group of {size}")
+    _join(group_name, number, size, gloo_timeout)
 
 
 def create_collective_group(actors: Sequence[Any], world_size: int, ranks: Sequence[int], backend: str = Backend.AUTO,
@@ -171,11 +172,11 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def is_group_initialized(group_name: str = "default") -> bool:
-    """Whether this actor or task is in the group by now.
+    """Whether this actor or task is in the group by now; no driver ever is.
 
         ray.get(handle.__ray_call__.remote(lambda self: collective.is_group_initialized("mine")))
     """
-    return _joined(group_name) is not None
+    return group_name in _groups and _joined(group_name) is not None
 
 
 def get_rank(group_name: str = "default") -> int:
