@@ -89,7 +89,8 @@ class DataContext:
     target_max_block_size: bytes that a block has at most, if its rows are smaller.
     blocks_in_flight, bytes_in_flight: what one execution may have made and not yet handed out; the lesser counts, and
     one block at least for each process. parallelism: processes that work at once; 0: as many as the node has processors.
-    execution_options: limits. set_config() keeps values of the program's own, which functions and loops of trainers find again.
+    execution_options: limits. set_config() keeps values of the program's own, which loops of trainers find again; a function of
+    map_batches() and the like runs in a process that has not been told of them.
     """
     target_max_block_size: int = 16 << 20
     blocks_in_flight: int = 16
