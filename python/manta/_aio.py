@@ -328,6 +328,8 @@ async def _run(awaitable, deferred, how):
             await _give_away(awaitable, deferred, how)
     except BaseException as e:
         error = e
+        if type(awaitable) is types.CoroutineType:
+            awaitable.close()  # one that was cancelled while it waited for room: nobody else ends it, and Python would say so
     if room is not None:
         room.leave()
     task = _running.pop(number, None)

@@ -356,6 +356,32 @@ def test_a_coroutine_that_is_cancelled_while_it_waits_leaves_its_place():
     assert manta.get([first, third], timeout=DEADLINE_S) == [0, 2]
 
 
+def test_a_coroutine_that_is_cancelled_before_it_begins_is_no_mistake_of_the_program():
+    """Python warns of one that was never awaited."""
+    @manta.remote(max_concurrency=1)
+    class One:
+        def __init__(self):
+            import warnings
+            self.go, self.told = asyncio.Event(), []
+            warnings.showwarning = lambda message, *where: self.told.append(str(message))
+
+        async def wait(self):
+            await self.go.wait()
+
+        async def warnings(self):
+            return self.told
+
+    a = One.remote()
+    first, second = a.wait.remote(), a.wait.remote()
+    manta.get(a.__manta_call__.remote(lambda self: None))       # they are in the loop
+    manta.cancel(second)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(second, timeout=DEADLINE_S)
+    manta.get(a.__manta_call__.remote(lambda self: self.go.set()))
+    manta.get(first)
+    assert manta.get(a.warnings.remote()) == []
+
+
 @manta.remote
 class Echo:
     """Reads sockets in the loop that its calls arrive in."""
