@@ -96,8 +96,18 @@ def test_the_score_that_a_validation_gives_decides_what_is_kept(fit):
             train.report({"score": 0}, checkpoint=save(value), validation=True)
         train.get_all_reported_checkpoints()
     result = fit(loop, workers=1, keep=2, score="score", validation_config=ValidationConfig(fn=score))
-    assert [(read(c), m["score"]) for c, m in result.best_checkpoints] == [(9, 9), (2, 2)]
-    assert sorted(os.listdir(os.path.join(result.path, "checkpoints")))[1:] == ["checkpoint-000002", "checkpoint-000004"]
+    assert [(read(c), m["score"]) for c, m in result.best_checkpoints] == [(5, 5), (9, 9), (2, 2)]
+    assert sorted(os.listdir(os.path.join(result.path, "checkpoints")))[1:] == [f"checkpoint-00000{n}" for n in (1, 2, 4)]
+
+
+@pytest.mark.parametrize("keep, score", [(1, "score"), (2, "score"), (2, None)])
+def test_what_is_kept_is_the_same_with_and_without_a_function_that_tries(fit, tmp_path, keep, score):
+    def loop():
+        for value in (5, 9, 1, 7, 2):
+            train.report({"score": value}, checkpoint=save(value))
+    kept = [[read(c) for c, _ in fit(loop, workers=1, keep=keep, score=score, **more).best_checkpoints]
+            for more in ({}, {"validation_config": ValidationConfig(fn=twice)})]
+    assert kept[0] == kept[1] == ([9, 2] if keep == 1 else [9, 7, 2] if score else [7, 2])
 
 
 def test_a_run_that_is_taken_up_goes_on_with_what_was_not_tried(fit, tmp_path):

@@ -57,7 +57,8 @@ class Keeping:
     order: str
 
     def goes(self, checkpoints: list[tuple[Checkpoint, dict[str, Any]]], is_pending: Callable[[Checkpoint], bool]) -> list[Checkpoint]:
-        """Those that are too many: the latest stays, the best, and what is to be tried, which is no rival to others before."""
+        """Those that are too many: the best stay, as many as are to be kept, the latest beside them, as with the library, and what
+        is to be tried, which is no rival to others before."""
         worst = -math.inf if self.order == "max" else math.inf
 
         def value(one: tuple[int, tuple[Checkpoint, dict[str, Any]]]) -> tuple[float, int]:
@@ -67,12 +68,7 @@ class Keeping:
             known = worst if known != known else known
             return (known if self.order == "max" else -known), one[0]
         settled = [c for _, (c, _) in sorted(enumerate(checkpoints), key=value) if not is_pending(c)]
-        latest = checkpoints[-1][0] if checkpoints else None
-        out: list[Checkpoint] = []
-        for checkpoint in settled:
-            if len(settled) - len(out) > self.number and checkpoint is not latest:
-                out.append(checkpoint)
-        return out
+        return [c for c in settled[:-self.number] if c is not checkpoints[-1][0]]
 
 
 def _curve_name(name: object) -> str:
