@@ -77,6 +77,26 @@ def test_mixed_precision_of_a_model_that_is_kept(fit):
     assert fit(loop).return_value == ("torch.bfloat16", "torch.float32", "torch.float32")
 
 
+def test_results_in_mixed_precision_keep_their_classes():
+    import collections
+    import torch
+    from manta.train.torch import prepare
+
+    class Output(collections.OrderedDict):
+        __getattr__ = collections.OrderedDict.__getitem__
+    Pair = collections.namedtuple("Pair", "logits n")
+
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            logits = super().forward(x)
+            return Output(logits=logits, n=1), Pair(logits, 1), {"logits": [logits]}
+    net = Net(2, 2)
+    prepare.Mixed(torch.device("cpu")).prepare(net)
+    output, pair, plain = net(torch.ones(1, 2))
+    assert {t.dtype for t in (output.logits, pair.logits, plain["logits"][0])} == {torch.float32}
+    assert type(output) is Output and type(pair) is Pair and type(plain) is dict and output.n == pair.n == 1
+
+
 @pytest.mark.parametrize("time", range(3))
 def test_a_loop_that_is_over_at_once_leaves_no_rank_behind_that_still_connects(fit, time):
     from manta.train.torch import TorchConfig

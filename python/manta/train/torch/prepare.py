@@ -5,10 +5,11 @@
 """
 from __future__ import annotations
 
+import copy
 import random
 import sys
 import threading
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping, MutableMapping, Optional
 
 from manta.train import _session
 from manta.train.context import Place
@@ -125,11 +126,17 @@ def _leave_mixed(model: Any, inputs: Any, output: Any) -> Any:
 
 
 def _as_float32(value: Any) -> Any:
-    if hasattr(value, "is_floating_point"):
+    import torch
+    if isinstance(value, torch.Tensor):
         return value.float() if value.is_floating_point() else value
-    if isinstance(value, Mapping):
-        return {k: _as_float32(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+    if isinstance(value, MutableMapping):
+        out = copy.copy(value)          # of its own class: the outputs of some models are read by attributes
+        for k, v in value.items():
+            out[k] = _as_float32(v)
+        return out
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_as_float32, value))
+    if isinstance(value, (list, tuple)):
         return type(value)(_as_float32(v) for v in value)
     return value
 
