@@ -129,6 +129,8 @@ def test_tensors_of_torch(ray, members):
             out.append((tensor.tolist(), [p.tolist() for p in parts]))
         with pytest.raises(ValueError, match="contiguous"):
             collective.allreduce(torch.zeros(2, 3).t(), "g")
+        with pytest.raises(ValueError, match="resolve_conj"):
+            collective.broadcast(torch.zeros(2, dtype=torch.complex64).conj(), 0, "g")
         return out
     for out in each(ray, pair, lambda m, i: m.__ray_call__.remote(add, i)):
         assert out == [([3] * 3, [[3] * 3, [4] * 3])] * 3

@@ -41,6 +41,9 @@ def _of_torch(tensor: Any, what: str) -> Memory:
         raise TypeError(f"{what} takes tensors in the processor's memory, given one on {tensor.device}")
     if tensor.layout != sys.modules["torch"].strided or not tensor.is_contiguous():
         raise ValueError(f"{what} takes tensors whose elements lie one after the other; give it tensor.contiguous()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"{what} takes tensors as they lie in memory, given one that is conjugated or negated when it is read; give it "
+                         "tensor.resolve_conj().resolve_neg()")
     return Memory(tensor.data_ptr(), tuple(tensor.shape), str(tensor.dtype).rpartition(".")[2], tensor.element_size())
 
 
