@@ -16,32 +16,32 @@ class A:
 
 
 @pytest.mark.parametrize("it, given, error, text", [
-    (f, {"max_retries": 0.5}, TypeError, "The type of keyword 'max_retries' must be"),
-    (f, {"max_retries": -2}, ValueError, "where -1 represents infinity"),
-    (f, {"num_returns": -1}, ValueError, "The keyword 'num_returns' only accepts None"),
-    (f, {"num_returns": "some"}, ValueError, "The keyword 'num_returns' only accepts None"),
-    (f, {"num_gpus": 1e-7}, ValueError, "cannot go beyond 0.0001"),
-    (f, {"num_gpus": 1e-10}, ValueError, "cannot go beyond 0.0001: it is 0 or a multiple"),
-    (f, {"num_cpus": 0.00015}, ValueError, "cannot go beyond 0.0001: it is 0 or a multiple"),
-    (A, {"resources": {"disk": 1e-10}}, ValueError, "resource disk cannot go beyond 0.0001"),
-    (f, {"num_cpus": float("inf")}, ValueError, "must be a number, and is inf"),
-    (f, {"num_cpus": float("nan")}, ValueError, "must be a number, and is nan"),
-    (f, {"num_cpus": -1}, ValueError, "cannot be negative"),
+    (f, {"max_retries": 0.5}, TypeError, "max_retries=0.5 is of type float, expected one of int"),
+    (f, {"max_retries": -2}, ValueError, "=-2, expected a whole number from 0 on, or -1"),
+    (f, {"num_returns": -1}, ValueError, "num_returns=-1, expected a whole number"),
+    (f, {"num_returns": "some"}, ValueError, "num_returns='some', expected a whole number"),
+    (f, {"num_gpus": 1e-7}, ValueError, "expected 0 or a multiple of 0.0001"),
+    (f, {"num_gpus": 1e-10}, ValueError, "expected 0 or a multiple of 0.0001"),
+    (f, {"num_cpus": 0.00015}, ValueError, "expected 0 or a multiple of 0.0001"),
+    (A, {"resources": {"disk": 1e-10}}, ValueError, "disk=1e-10 is no amount of a resource"),
+    (f, {"num_cpus": float("inf")}, ValueError, "num_cpus=inf is no amount"),
+    (f, {"num_cpus": float("nan")}, ValueError, "num_cpus=nan is no amount"),
+    (f, {"num_cpus": -1}, ValueError, "num_cpus=-1 is negative"),
     (f, {"resources": {"CPU": 1}}, ValueError, "num_cpus"),
     (f, {"resources": {"memory": 1}}, ValueError, "memory"),
-    (f, {"max_restarts": 1}, ValueError, "Invalid option keyword max_restarts for remote functions"),
-    (f, {"nonsense": 1}, ValueError, "Invalid option keyword nonsense"),
+    (f, {"max_restarts": 1}, ValueError, "max_restarts= is no option of remote functions"),
+    (f, {"nonsense": 1}, ValueError, "nonsense= is no option"),
     (f, {"retry_exceptions": [1]}, ValueError, "class of exceptions"),
-    (A, {"max_restarts": -2}, ValueError, "where -1 represents infinity"),
-    (A, {"max_retries": 1}, ValueError, "Invalid option keyword max_retries for actors"),
+    (A, {"max_restarts": -2}, ValueError, "=-2, expected a whole number from 0 on, or -1"),
+    (A, {"max_retries": 1}, ValueError, "max_retries= is no option of actors"),
     (A, {"max_concurrency": 0}, ValueError, "max_concurrency"),
     (A, {"lifetime": "long"}, ValueError, "lifetime"),
-    (A, {"get_if_exists": True}, ValueError, "name must be specified"),
-    (A, {"label_selector": {"??": "x"}}, ValueError, "label key"),
-    (A, {"label_selector": {"a": "matches(x)"}}, ValueError, "label selector value"),
+    (A, {"get_if_exists": True}, ValueError, "nothing without name="),
+    (A, {"label_selector": {"??": "x"}}, ValueError, "name of a label"),
+    (A, {"label_selector": {"a": "matches(x)"}}, ValueError, "label_selector asks for a="),
     (A, {"label_selector": ""}, TypeError, "label_selector"),
     (A, {"fallback_strategy": [{"a": {}}]}, ValueError, "label_selector"),
-    (f, {"runtime_env": {"env_vars": {"A": 1}}}, TypeError, "Dict\\[str, str\\]"),
+    (f, {"runtime_env": {"env_vars": {"A": 1}}}, TypeError, "has 'A': 1, expected a text"),
     (f, {"runtime_env": {"no_such": 1}}, ValueError, "no field"),
 ])
 def test_wrong_options_are_refused(it, given, error, text):
@@ -64,8 +64,8 @@ def test_amounts_of_four_decimal_places_are_taken(amount):
     ray.remote(num_cpus=amount, resources={"disk": amount})(f)
 
 
-@pytest.mark.parametrize("given, text", [({"address": 5}, "address must be a string or None, not <class 'int'>"),
-                                         ({"job_config": 5}, "job_config must be a JobConfig or a dictionary")])
+@pytest.mark.parametrize("given, text", [({"address": 5}, "address is of type int, expected a text or None"),
+                                         ({"job_config": 5}, "job_config is of type int, expected a JobConfig or a dict")])
 def test_wrong_types_of_init_are_named(given, text):
     with pytest.raises(TypeError, match=text):
         ray.init(num_cpus=1, **given)
@@ -129,16 +129,16 @@ def test_decorators_that_mean_nothing():
         ray.remote(3)
     with pytest.raises(TypeError):
         ray.remote(f, A)
-    with pytest.raises(ValueError, match="at least one keyword"):
+    with pytest.raises(ValueError, match="nothing without an option"):
         ray.method()
     with pytest.raises(ValueError, match="no option of a method"):
         ray.method(nonsense=1)
 
 
 def test_remote_things_are_not_called():
-    with pytest.raises(TypeError, match=r"try 'f.remote\(\)'"):
+    with pytest.raises(TypeError, match=r"f.remote\(...\) calls it"):
         ray.remote(f)()
-    with pytest.raises(TypeError, match=r"use 'A.remote\(\)'"):
+    with pytest.raises(TypeError, match=r"A.remote\(...\) starts an actor"):
         ray.remote(A)()
     with pytest.raises(ray.actor.ActorClassInheritanceException):
         type("B", (), {})       # a plain class may be made

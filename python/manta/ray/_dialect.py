@@ -26,8 +26,7 @@ def _cancelled(text: str, pid: Optional[int], function: Optional[str]) -> BaseEx
 
 _ENDS = {
     "the actor has ended: it has called manta_exit_actor()":
-        "The actor is dead because its worker process has died. Worker exit type: INTENDED_USER_EXIT Worker exit detail: "
-        "Worker exits by an user request. exit_actor() is called.",
+        "The actor has ended (INTENDED_USER_EXIT): a method of it has called exit_actor().",
     "the actor was killed": "The actor is dead because it was killed by `ray.kill`.",
 }
 

@@ -28,7 +28,7 @@ class _Option:
 
     def check(self, name: str, value: Any) -> None:
         if self.types and not isinstance(value, self.types):
-            raise TypeError(f"The type of keyword '{name}' must be {self.types}, but received type {type(value)}")
+            raise TypeError(f"{name}={value!r} is of type {type(value).__name__}, expected one of {', '.join(t.__name__ for t in self.types)}")
         wrong = self.test(value) if self.test else None
         if wrong:
             raise ValueError(wrong)
@@ -37,19 +37,18 @@ class _Option:
 def _counting(name: str) -> _Option:
     """A number that may be without end, which is said by -1."""
     return _Option((int, NONE), lambda v: None if v is None or v >= -1 else
-                   f"The keyword '{name}' only accepts None, 0, -1 or a positive integer, where -1 represents infinity.")
+                   f"{name}={v}, expected a whole number from 0 on, or -1 for any number of times")
 
 
 def _quantity(name: str, value: Any) -> Optional[str]:
     if value is None:
         return None
     if value < 0:
-        return f"The quantity of resource {name} cannot be negative"
+        return f"{name}={value!r} is negative, expected 0 or more of a resource"
     if not math.isfinite(value):
-        return f"The quantity of resource {name} must be a number, and is {value}"
+        return f"{name}={value!r} is no amount of a resource, expected a finite number"
     if isinstance(value, float) and not math.isclose(value * UNIT, round(value * UNIT), rel_tol=1e-12):
-        return (f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001: it is 0 or a multiple "
-                f"of 0.0001, and {value!r} is not")
+        return f"{name}={value!r} is no amount of a resource, expected 0 or a multiple of 0.0001"
     return None
 
 
@@ -62,23 +61,22 @@ def _resources(value: Any) -> Optional[str]:
         return None
     for name in ("CPU", "GPU"):
         if name in value:
-            return f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources' keyword"
+            return f"resources has {name!r}, which is said by num_{name.lower()}s="
     for name in ("memory", "object_store_memory"):
         if name in value:
-            return f"Use the 'memory' keyword instead of '{name}' in 'resources' keyword"
+            return f"resources has {name!r}, which is said by memory="
     return next((wrong for name, n in value.items() if (wrong := _quantity(name, n))), None)
 
 
 def _num_returns(value: Any) -> Optional[str]:
     if value is None or value in ("dynamic", "streaming") or (not isinstance(value, str) and value >= 0):
         return None
-    return ("The keyword 'num_returns' only accepts None, a non-negative integer, 'streaming' (for generators), "
-            "or 'dynamic'")
+    return f"num_returns={value!r}, expected a whole number from 0 on, or, of a generator, 'streaming' or 'dynamic'"
 
 
 def _retry_exceptions(value: Any) -> Optional[str]:
     if isinstance(value, (list, tuple)) and not all(isinstance(v, type) and issubclass(v, BaseException) for v in value):
-        return "Each item of 'retry_exceptions' must be a class of exceptions"
+        return "retry_exceptions has what is no class of exceptions"
     return None
 
 
@@ -94,18 +92,18 @@ def wrong_labels(selector: Any) -> Optional[str]:
         return None
     for key, value in selector.items():
         if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
-            return f"Invalid label key {key!r}"
+            return f"label_selector has {key!r}, which cannot be the name of a label"
         if not isinstance(value, str) or not _LABEL_CONDITION.fullmatch(value):
-            return f"Invalid label selector value {value!r} of {key}"
+            return f"label_selector asks for {key}={value!r}, expected 'v', '!v', 'in(v, w)' or '!in(v, w)'"
     return None
 
 
 def _fallbacks(value: Any) -> Optional[str]:
     for item in value or []:
         if not isinstance(item, dict) or set(item) - {"label_selector"} or not item:
-            return "Each item of 'fallback_strategy' must be a dictionary with 'label_selector' alone"
+            return "fallback_strategy has what is no dict of label_selector alone"
         if not isinstance(item["label_selector"], dict):
-            return "'label_selector' must be a dictionary"
+            return "label_selector in fallback_strategy is no dict"
         wrong = wrong_labels(item["label_selector"])
         if wrong:
             return wrong
@@ -151,7 +149,7 @@ OPTIONS: dict[str, _Option] = {
     "_metadata": _Option((dict, NONE)),
     "_labels": _Option((dict, NONE)),
     "max_calls": _Option((int, NONE), lambda v: None if v is None or v >= 0 else
-                         "The keyword 'max_calls' only accepts None, 0 or a positive integer", TASK),
+                         f"max_calls={v}, expected a whole number from 0 on", TASK),
     "max_retries": _Option(_counting("max_retries").types, _counting("max_retries").test, TASK),
     "retry_exceptions": _Option((bool, list, tuple, NONE), _retry_exceptions, TASK),
     "num_returns": _Option((int, str, NONE), _num_returns, TASK),
@@ -164,12 +162,12 @@ OPTIONS: dict[str, _Option] = {
     "allow_out_of_order_execution": _Option((bool, NONE), None, ACTOR),
     "enable_tensor_transport": _Option((bool, NONE), None, ACTOR),
     "lifetime": _Option((str, NONE), lambda v: None if v in (None, "detached", "non_detached") else
-                        "actor `lifetime` argument must be one of 'detached', 'non_detached' and None", ACTOR),
+                        f"lifetime={v!r}, expected 'detached' or 'non_detached'", ACTOR),
     "max_concurrency": _Option((int, NONE), _concurrency, ACTOR),
     "max_restarts": _Option(_counting("max_restarts").types, _counting("max_restarts").test, ACTOR),
     "max_task_retries": _Option(_counting("max_task_retries").types, _counting("max_task_retries").test, ACTOR),
     "max_pending_calls": _Option((int, NONE), lambda v: None if v is None or v == -1 or v > 0 else
-                                 "The keyword 'max_pending_calls' only accepts None, -1 or a positive integer", ACTOR),
+                                 f"max_pending_calls={v}, expected a whole number from 1 on, or -1 for as many as come", ACTOR),
     "namespace": _Option((str, NONE), None, ACTOR),
     "get_if_exists": _Option((bool, NONE), None, ACTOR),
 }
@@ -186,23 +184,23 @@ def check(given: Mapping[str, Any], kind: str, in_options: bool = False) -> None
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None or kind not in option.of:
-            raise ValueError(f"Invalid option keyword {name} for {'remote functions' if kind == 'task' else 'actors'}. "
-                             f"Valid ones are {sorted(n for n, o in OPTIONS.items() if kind in o.of)}.")
+            raise ValueError(f"{name}= is no option of {'remote functions' if kind == 'task' else 'actors'}, expected one of "
+                             + ", ".join(sorted(n for n, o in OPTIONS.items() if kind in o.of)))
         if in_options and name == "max_calls":
-            raise ValueError("Setting 'max_calls' is not supported in '.options()'.")
+            raise ValueError("max_calls is no option of a single call: it belongs to @ray.remote(max_calls=...)")
         option.check(name, value)
     if given.get("get_if_exists") and not given.get("name"):
-        raise ValueError("The actor name must be specified to use `get_if_exists`.")
+        raise ValueError("get_if_exists=True says nothing without name=, by which an actor is found")
     if given.get("name") == "" and kind == "actor":
-        raise ValueError("Actor name cannot be an empty string.")
+        raise ValueError("name='' is no name of an actor, expected a text that is not empty")
 
 
 def _strategy_of(given: Mapping[str, Any]) -> Any:
     strategy = given.get("scheduling_strategy")
     group = given.get("placement_group")
     if strategy is not None and group not in (None, "default"):
-        raise ValueError("Placement groups should be specified via the scheduling_strategy option. "
-                         "The placement_group option is deprecated.")
+        raise ValueError("placement_group= beside scheduling_strategy= says it twice: give the strategy alone, as "
+                         "PlacementGroupSchedulingStrategy(group)")
     if group not in (None, "default"):
         from manta.ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
         return PlacementGroupSchedulingStrategy(group, given.get("placement_group_bundle_index") or -1,

@@ -68,7 +68,7 @@ def _address(address: Optional[str]) -> Optional[str]:
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or None
     if address is not None and not isinstance(address, str):
-        raise TypeError(f"address must be a string or None, not {type(address)}")
+        raise TypeError(f"address is of type {type(address).__name__}, expected a text or None")
     if address is None or address in ("local", "auto"):
         return address
     if address.startswith("ray://"):
@@ -92,13 +92,13 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     """
     for name in kwargs:
         if name not in IGNORED and name not in HIDDEN:
-            raise RuntimeError(f"Unknown keyword argument(s): {name}")
+            raise RuntimeError(f"{name}= is no option of ray.init()")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise ValueError("namespace must be a string that is not empty" if isinstance(namespace, str) else
-                         f"namespace must be a string, not {type(namespace)}")
+        raise ValueError("namespace is empty, expected a text or None" if isinstance(namespace, str) else
+                         f"namespace is of type {type(namespace).__name__}, expected a text or None")
     if is_initialized():
         if ignore_reinit_error:
-            logger.info("Calling ray.init() again after it has already been called.")
+            logger.info("ray.init() was called before: the session goes on as it is")
             return BaseContext(_address_info())
         raise RuntimeError("ray.init was called twice: end the first session by ray.shutdown(), or say "
                            "ignore_reinit_error=True")
@@ -111,14 +111,14 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     if isinstance(config, dict):
         config = JobConfig(**config)
     if not isinstance(config, JobConfig):
-        raise TypeError(f"job_config must be a JobConfig or a dictionary of its arguments, not {type(config)}")
+        raise TypeError(f"job_config is of type {type(config).__name__}, expected a JobConfig or a dict of its arguments")
     namespace = namespace or config.ray_namespace or _dialect.current.namespace()
     environment = _runtime_env.parts(runtime_env if runtime_env is not None else config.runtime_env)
     try:
         manta.init(namespace=namespace, **options)
     except manta.exceptions.MantaError as e:
         if where is not None and where != "local":
-            raise ConnectionError(f"Could not find any running Ray instance: {e}") from e
+            raise ConnectionError(f"no node to join: {e}") from e
         raise
     _session.put(namespace=namespace, environment=environment, lifetime=config.default_actor_lifetime)
     return BaseContext(_address_info())
@@ -133,7 +133,7 @@ def _init_options(num_cpus: Any, num_gpus: Any, amounts: Any, store: Any, local_
     for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("store_memory", store), ("memory", memory)):
         if value is not None:
             if value < 0:
-                raise ValueError(f"{name} must not be negative, and is {value}")
+                raise ValueError(f"{name}={value} is negative, expected 0 or more")
             out[name] = value
     if "memory" in out:
         out["memory"] = int(out["memory"])      # bytes; 0 is what the machine has
@@ -179,7 +179,7 @@ def auto_init() -> None:
     """Starts a node when a program begins without init()."""
     if not manta.is_initialized():
         if os.environ.get("RAY_ENABLE_AUTO_CONNECT") == "0":
-            raise exceptions.RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
+            raise exceptions.RaySystemError("the session has ended: ray.init() begins another")
         init()
 
 
@@ -208,7 +208,7 @@ def _make_remote(it: Any, given: Mapping[str, Any]) -> Any:
     if isinstance(it, (ActorClass, RemoteFunction)):
         raise TypeError(f"{it!r} is remote already")
     if not callable(it):
-        raise TypeError("The @ray.remote decorator must be applied to either a function or a class.")
+        raise TypeError(f"@ray.remote is for functions and classes, and this is of type {type(it).__name__}")
     _options.check(given, "task")
     return RemoteFunction(it, given)
 
@@ -221,18 +221,16 @@ def get(object_refs: Any, *, timeout: Optional[float] = None, _use_object_store:
     """
     if timeout is not None and timeout < 0:
         if timeout != -1:
-            raise ValueError("The timeout must not be negative")
+            raise ValueError(f"timeout={timeout}, expected seconds from 0 on, or None")
         timeout = None
     if isinstance(object_refs, ObjectRefGenerator):
         return object_refs
     if isinstance(object_refs, list):
         for ref in object_refs:
             if not isinstance(ref, manta.ObjectRef):
-                raise ValueError(f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be an "
-                                 "ObjectRef or a list of ObjectRefs.")
+                raise ValueError(f"get() of a list that has a value of type {type(ref).__name__}, expected references alone")
     elif not isinstance(object_refs, manta.ObjectRef):
-        raise ValueError(f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an "
-                         "ObjectRef or a list of ObjectRefs.")
+        raise ValueError(f"get() of a value of type {type(object_refs).__name__}, expected a reference or a list of references")
     return manta.get(object_refs, timeout=timeout)
 
 
@@ -243,7 +241,7 @@ def put(value: Any, *, _owner: Any = None, _tensor_transport: Any = None) -> Any
         ray.get([f.remote(ref) for _ in range(10)])
     """
     if isinstance(value, manta.ObjectRef):
-        raise TypeError("put() of an ObjectRef is not allowed: put a list that has it")
+        raise TypeError("put() of a reference: what it refers to lies in the store already; put a list that has it")
     if _owner is not None:
         raise NotImplementedError("put(_owner=...): objects are the node's here and outlive whoever puts them")
     auto_init()
@@ -276,11 +274,11 @@ def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optiona
         ready, others = ray.wait(refs, num_returns=2, timeout=10)
     """
     if isinstance(ray_waitables, (manta.ObjectRef, manta.ObjectRefGenerator)):
-        raise TypeError("wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got a single one")
+        raise TypeError("wait() of one reference, expected a list of them")
     if not isinstance(ray_waitables, list):
-        raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}")
+        raise TypeError(f"wait() of a value of type {type(ray_waitables).__name__}, expected a list of references or generators")
     if timeout is not None and timeout < 0:
-        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
+        raise ValueError(f"timeout={timeout}, expected seconds from 0 on")
     if not ray_waitables:
         return [], []
     try:
@@ -295,13 +293,13 @@ def _refuse_unfit(waitables: list[Any], num_returns: int) -> None:
     """Raises what Ray raises when wait() is given what it cannot wait for."""
     for ref in waitables:
         if not isinstance(ref, (manta.ObjectRef, manta.ObjectRefGenerator)):
-            raise TypeError(f"wait() expected a list of ray.ObjectRef or ObjectRefGenerator, got list containing {type(ref)}")
+            raise TypeError(f"wait() of a list that has a value of type {type(ref).__name__}, expected references or generators alone")
     if len(set(waitables)) != len(waitables):
-        raise ValueError("Wait requires a list of unique ray_waitables.")
+        raise ValueError("wait() of a list that has a reference twice")
     if num_returns <= 0:
-        raise ValueError("Invalid number of objects to return %d." % num_returns)
+        raise ValueError(f"num_returns={num_returns}, expected 1 or more")
     if num_returns > len(waitables):
-        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
+        raise ValueError(f"num_returns={num_returns}, and the list has {len(waitables)}")
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
@@ -314,7 +312,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     if isinstance(ray_waitable, manta.ObjectRefGenerator):
         ray_waitable = ray_waitable.completed()
     elif not isinstance(ray_waitable, manta.ObjectRef):
-        raise TypeError(f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ray_waitable)}.")
+        raise TypeError(f"cancel() of a value of type {type(ray_waitable).__name__}, expected the reference of a call; ray.kill() ends actors")
     if force and ray_waitable._of_actor:
         raise ValueError("force=True is not supported for actor tasks: it would end the actor. ray.kill() does that.")
     manta.cancel(ray_waitable, force=force, recursive=recursive)
@@ -326,7 +324,7 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
         ray.kill(handle)
     """
     if not isinstance(actor, manta.ActorHandle):
-        raise ValueError(f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}.")
+        raise ValueError(f"kill() of a value of type {type(actor).__name__}, expected the handle of an actor; ray.cancel() ends calls")
     note_killed(actor._pid)
     manta.kill(actor, no_restart=no_restart)
 
@@ -338,9 +336,9 @@ def get_actor(name: str, namespace: Optional[str] = None) -> ActorHandle:
         handle = ray.get_actor("mine")
     """
     if not name:
-        raise ValueError("Please supply a non-empty value to get_actor")
+        raise ValueError(f"get_actor() of {name!r}, expected a name that is not empty")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+        raise ValueError(f"namespace={namespace!r}, expected a text that is not empty, or None for the program's own")
     auto_init()
     try:
         return manta.get_actor(name, namespace=namespace)      # type: ignore[no-any-return]

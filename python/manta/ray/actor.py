@@ -62,8 +62,7 @@ class Method:
         self.remote = remote
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("Actor methods cannot be called directly. Instead of running 'object.method()', try "
-                        "'object.method.remote()'.")
+        raise TypeError("a method of an actor runs in the actor's process: call it by actor.METHOD.remote(...)")
 
     def options(self, **given: Any) -> Any:
         """The method with other options."""
@@ -187,12 +186,12 @@ class ActorClass:
 
     def __mro_entries__(self, bases: Any) -> Any:
         raise ActorClassInheritanceException(
-            f"Attempted to define subclass of actor class '{self._cls.__name__}'. Inheriting from actor classes is "
-            "not currently supported. Inherit from the plain class, and decorate the class that inherits.")
+            f"{self._cls.__name__} is an actor class. Inheriting from actor classes is not currently supported. "
+            "Inherit from the plain class, and decorate the class that inherits.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._cls.__name__
-        raise TypeError(f"Actors cannot be instantiated directly. Instead of '{name}()', use '{name}.remote()'.")
+        raise TypeError(f"{name} is an actor class, which cannot be instantiated directly: {name}.remote(...) starts an actor")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_cls" not in self.__dict__:
@@ -304,8 +303,7 @@ def method(*args: Any, **given: Any) -> Callable[[Any], Any]:
     ...         return 1, 2
     """
     if args or not given:
-        raise ValueError("The @ray.method decorator must be applied using at least one keyword argument, "
-                         "for example '@ray.method(num_returns=2)'.")
+        raise ValueError("@ray.method says nothing without an option, such as num_returns=2")
     for name in given:
         if name not in METHOD_OPTIONS:
             raise ValueError(f"The keyword {name!r} is no option of a method; there are {', '.join(METHOD_OPTIONS)}")

@@ -156,9 +156,8 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
                     error.actor_repr, error.actor_id)
         _dialect.copy_fields(dual, cause)
     except Exception as e:      # layouts that conflict, a class that must not be inherited from
-        logger.warning("User exception type %s in RayTaskError can't be subclassed! This exception is raised as "
-                       "RayTaskError only. You can use `ray_task_error.cause` to access the user exception. "
-                       "Failure in subclassing: %s", cls, e)
+        logger.warning("no class can be both RayTaskError and %s (%s): the error that is raised is RayTaskError alone, "
+                       "and its attribute cause what the function raised", cls.__name__, e)
         return error
     return dual             # type: ignore[no-any-return]
 
@@ -169,17 +168,17 @@ def _rebuild(*args: Any) -> RayTaskError:
 
 
 class LocalRayletDiedError(_Said):
-    default = "The task's local raylet died. The node's daemon is gone."
+    default = "the daemon of the call's node is gone"
 
 
 class WorkerCrashedError(_Said):
-    default = ("The worker died unexpectedly while executing this task. "
-               "What it printed last is in the output of the driver.")
+    default = ("the process that ran the call has ended before it answered; "
+               "what it printed last is in the output of the driver")
 
 
 class RayActorError(RayError):
     """The actor of a call could not do it: it is dead, being restarted, or died meanwhile."""
-    BASE_ERROR_MSG = "The actor experienced an error before finishing this task."
+    BASE_ERROR_MSG = "the actor has failed before the call was done"
 
     def __init__(self, actor_id: Optional[str] = None, error_msg: str = BASE_ERROR_MSG,
                  actor_init_failed: bool = False, preempted: bool = False) -> None:
@@ -203,12 +202,12 @@ class RayActorError(RayError):
 
 class ActorDiedError(RayActorError):
     """The actor is dead for good."""
-    BASE_ERROR_MSG = "The actor died unexpectedly before finishing this task."
+    BASE_ERROR_MSG = "the actor's process has ended before the call was done"
 
     def __init__(self, cause: Any = None, actor_id: Optional[str] = None) -> None:
         failed = isinstance(cause, RayTaskError)
         if failed:
-            text = f"The actor died because of an error raised in its creation task, {cause}"
+            text = f"the actor has died in its creation task: its constructor raised {cause}"
             actor_id = actor_id or cause.actor_id
         else:
             text = str(cause) if cause else self.BASE_ERROR_MSG
@@ -225,8 +224,7 @@ class ActorUnavailableError(RayActorError):
     """The actor is being restarted, or was while the call ran: whether it was done is not known."""
 
     def __init__(self, error_message: str, actor_id: Optional[Any] = None) -> None:
-        super().__init__(actor_id, f"The actor is unavailable: {error_message}. The task may or may not have been "
-                                   "executed on the actor.")
+        super().__init__(actor_id, f"the actor cannot be reached now: {error_message}; whether it has run the call is not known")
         self.args = (error_message, actor_id)
 
 
@@ -263,7 +261,7 @@ class OutOfMemoryError(_Said):
 
 
 class NodeDiedError(_Said):
-    default = "The node is gone."
+    default = "the node is gone"
 
 
 class ObjectLostError(RayError):
@@ -276,7 +274,7 @@ class ObjectLostError(RayError):
         self.call_site = call_site
 
     def __str__(self) -> str:
-        return f"Failed to retrieve object {self.object_ref_hex}. {self.call_site}".rstrip()
+        return f"object {self.object_ref_hex} is lost. {self.call_site}".rstrip()
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
@@ -318,7 +316,7 @@ class AsyncioActorExit(RayError):
 
 
 class RuntimeEnvSetupError(_Said):
-    default = "Failed to set up runtime environment."
+    default = "what the call's runtime_env asks for could not be had"
 
     def __init__(self, error_message: Optional[str] = None) -> None:
         super().__init__(f"{self.default}\n{error_message}" if error_message else self.default)
@@ -326,11 +324,11 @@ class RuntimeEnvSetupError(_Said):
 
 
 class TaskPlacementGroupRemoved(_Said):
-    default = "The placement group of this task has been removed."
+    default = "the placement group that the call was to run in is removed"
 
 
 class ActorPlacementGroupRemoved(_Said):
-    default = "The placement group of this actor has been removed."
+    default = "the placement group that the actor lives in is removed"
 
 
 class PendingCallsLimitExceeded(_Said):
@@ -339,12 +337,12 @@ class PendingCallsLimitExceeded(_Said):
 
 class TaskUnschedulableError(_Said):
     def __str__(self) -> str:
-        return f"The task is not schedulable: {super().__str__()}"
+        return f"no node can run the call: {super().__str__()}"
 
 
 class ActorUnschedulableError(_Said):
     def __str__(self) -> str:
-        return f"The actor is not schedulable: {super().__str__()}"
+        return f"no node can hold the actor: {super().__str__()}"
 
 
 class ObjectRefStreamEndOfStreamError(RayError):
@@ -383,7 +381,7 @@ class UnserializableException(RayError):
         self._original_stack_trace = original_stack_trace
 
     def __str__(self) -> str:
-        return f"Failed to deserialize exception; a __reduce__ of its own would help. It was:\n{self._original_stack_trace}"
+        return f"the exception cannot be made again here; a __reduce__ of its own would help. It was:\n{self._original_stack_trace}"
 
 
 class ActorAlreadyExistsError(ValueError, RayError):

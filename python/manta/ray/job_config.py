@@ -15,7 +15,7 @@ class JobConfig:
                  ray_namespace: Optional[str] = None, default_actor_lifetime: str = "non_detached",
                  _py_driver_sys_path: Optional[list[str]] = None) -> None:
         if default_actor_lifetime not in ("detached", "non_detached"):
-            raise ValueError("Default actor lifetime must be one of `detached`, `non_detached`")
+            raise ValueError(f"default_actor_lifetime={default_actor_lifetime!r}, expected 'detached' or 'non_detached'")
         self.jvm_options, self.code_search_path = jvm_options or [], code_search_path or []
         self.runtime_env, self.metadata = runtime_env, metadata or {}
         self.ray_namespace, self.default_actor_lifetime = ray_namespace, default_actor_lifetime

@@ -95,8 +95,7 @@ class RemoteFunction:
         return remote if decorator is None else decorated(decorator, remote)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"Remote functions cannot be called directly. Instead of running '{self.__name__}()', "
-                        f"try '{self.__name__}.remote()'.")
+        raise TypeError(f"{self.__name__} is a remote function: {self.__name__}.remote(...) calls it")
 
     def options(self, **given: Any) -> _Options:
         """The function with other options, for one call or many."""

@@ -44,7 +44,7 @@ class RuntimeContext:
     def task_id(self) -> TaskID:
         """Of the call that runs here."""
         task = self.get_task_id()
-        assert task is not None, "This property is only available in a task or an actor's method."
+        assert task is not None, "task_id is there in calls and methods of actors alone"
         return TaskID.from_hex(task)        # type: ignore[no-any-return]
 
     @property
@@ -91,7 +91,7 @@ class RuntimeContext:
     def current_actor(self) -> Any:
         here = self._here()
         if not here.get("actor"):
-            raise RuntimeError("This method is only available in an actor.")
+            raise RuntimeError("current_actor is there in methods of actors alone")
         return _core.current_actor()
 
     @property
@@ -102,7 +102,7 @@ class RuntimeContext:
     @property
     def was_current_actor_reconstructed(self) -> bool:
         here = self._here()
-        assert here.get("actor"), "This method should only be called inside an actor."
+        assert here.get("actor"), "only methods of actors know whether their actor was restarted"
         return bool(here.get("was_restarted"))
 
     def is_canceled(self) -> bool:
@@ -117,7 +117,7 @@ class RuntimeContext:
 
     def get_assigned_resources(self) -> dict[str, float]:
         here = self._here()
-        assert here.get("is_worker"), "This method is only available in a worker."
+        assert here.get("is_worker"), "only calls and actors have resources assigned"
         return resources(here)
 
     def get_placement_group_id(self) -> Optional[str]:

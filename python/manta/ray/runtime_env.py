@@ -36,11 +36,10 @@ def _check(parts: Mapping[str, Any]) -> None:
     env_vars = parts.get("env_vars")
     if env_vars is not None:
         if not isinstance(env_vars, dict):
-            raise TypeError(f"runtime_env['env_vars'] must be of type Dict[str, str], got {type(env_vars)}")
+            raise TypeError(f"runtime_env['env_vars'] is of type {type(env_vars).__name__}, expected a dict of names and values")
         for name, value in env_vars.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError(f"runtime_env['env_vars'] must be of type Dict[str, str], got {type(name)}: {type(value)} "
-                                f"of {name!r}")
+                raise TypeError(f"runtime_env['env_vars'] has {name!r}: {value!r}, expected a text for a text")
 
 
 def _path_of(module: Any) -> str:
@@ -49,7 +48,7 @@ def _path_of(module: Any) -> str:
         return module
     path = getattr(module, "__file__", None)
     if path is None:
-        raise TypeError(f"runtime_env['py_modules'] must be a list of paths and modules, got {type(module)}")
+        raise TypeError(f"runtime_env['py_modules'] has a value of type {type(module).__name__}, expected paths and modules")
     return os.path.dirname(path) if os.path.basename(path) == "__init__.py" else str(path)
 
 
@@ -70,7 +69,7 @@ def parts(given: Any) -> dict[str, Any]:
         import json
         given = json.loads(given)
     if not isinstance(given, Mapping):
-        raise TypeError(f"runtime_env must be dict or RuntimeEnv, not {type(given)}")
+        raise TypeError(f"runtime_env is of type {type(given).__name__}, expected a dict or a RuntimeEnv")
     _check(given)
     for name in MISSING:
         if given.get(name):

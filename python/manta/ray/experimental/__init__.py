@@ -25,7 +25,7 @@ def get_object_locations(obj_refs: list[Any], timeout_ms: int = -1) -> dict[Any,
     from manta.ray.util import state
 
     if not _worker.is_initialized():
-        raise RuntimeError("Ray hasn't been initialized.")
+        raise RuntimeError("no session is there: ray.init() begins one")
     try:
         rows = {row["object_id"]: row for row in state._objects()}
     except Exception as e:

@@ -12,8 +12,7 @@ class _Method:
         self._group, self._name = group, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"ActorGroup methods cannot be called directly. Instead of running 'object.{self._name}()', try "
-                        f"'object.{self._name}.remote()'.")
+        raise TypeError(f"a method of a group runs in its actors: call it by group.{self._name}.remote(...)")
 
     def remote(self, *args: Any, **kwargs: Any) -> list[Any]:
         return [getattr(actor, self._name).remote(*args, **kwargs) for actor in self._group.actors]
@@ -32,9 +31,9 @@ class ActorGroup:
         warnings.warn("ActorGroup is deprecated: use ray.util.multiprocessing.Pool instead", DeprecationWarning,
                       stacklevel=2)
         if num_actors <= 0:
-            raise ValueError(f"The provided `num_actors` must be greater than 0. Received num_actors={num_actors} instead.")
+            raise ValueError(f"num_actors={num_actors}, expected 1 or more")
         if num_cpus_per_actor < 0 or num_gpus_per_actor < 0:
-            raise ValueError("num_cpus_per_actor and num_gpus_per_actor cannot be negative")
+            raise ValueError("num_cpus_per_actor or num_gpus_per_actor is negative, expected 0 or more")
         self._cls, self._n = actor_cls, num_actors
         self._remote = ray.remote(num_cpus=num_cpus_per_actor, num_gpus=num_gpus_per_actor,
                                   resources=resources_per_actor)(actor_cls)
@@ -46,7 +45,7 @@ class ActorGroup:
         if name.startswith("_") or "actors" not in self.__dict__:
             raise AttributeError(name)
         if not self.actors:
-            raise RuntimeError("This ActorGroup has been shutdown. Please start it again.")
+            raise RuntimeError("the group was shut down: start() begins it anew")
         if not callable(getattr(self._cls, name, None)):
             raise AttributeError(f"{self._cls.__name__} has no method {name}")
         return _Method(self, name)
@@ -60,8 +59,7 @@ class ActorGroup:
     def start(self) -> None:
         """Starts the actors. RuntimeError: they run."""
         if self.actors:
-            raise RuntimeError("The actors have already been started. Please call `shutdown` first if you want to "
-                               "restart them.")
+            raise RuntimeError("the group has its actors already: shutdown() ends them, then start() begins it anew")
         self.actors = [self._remote.remote(*self._args, **self._kwargs) for _ in range(self._n)]
 
     def shutdown(self, patience_s: float = 5) -> None:

@@ -71,14 +71,14 @@ class ActorPool:
     def get_next(self, timeout: Optional[float] = None, ignore_if_timedout: bool = False) -> Any:
         """The next result in the order of the calls. TimeoutError, and nothing is lost; StopIteration."""
         if not self.has_next():
-            raise StopIteration("No more results to get")
+            raise StopIteration("the pool has given all results")
         if self._next_result not in self._by_number:
-            raise ValueError("It is not allowed to call get_next() after get_next_unordered().")
+            raise ValueError("get_next() has lost the order: get_next_unordered() has taken the result that is next")
         ref = self._by_number[self._next_result]
         refs = ref if isinstance(ref, list) else [ref]
         timed_out = len(ray.wait(refs, num_returns=len(refs), timeout=timeout)[0]) < len(refs)  # Ctrl-C here loses nothing
         if timed_out and not ignore_if_timedout:
-            raise TimeoutError("Timed out waiting for result")
+            raise TimeoutError(f"no result in {timeout} s")
         del self._by_number[self._next_result]
         self._next_result += 1
         _, actor = self._running.pop(tuple(ref) if isinstance(ref, list) else ref)
@@ -87,12 +87,12 @@ class ActorPool:
     def get_next_unordered(self, timeout: Optional[float] = None, ignore_if_timedout: bool = False) -> Any:
         """Any result that is there, or comes next. TimeoutError, and nothing is lost; StopIteration."""
         if not self.has_next():
-            raise StopIteration("No more results to get")
+            raise StopIteration("the pool has given all results")
         # Of a call with several results the last one says that it has ended.
         ends = {key[-1] if isinstance(key, tuple) else key: key for key in self._running}
         ready, _ = ray.wait(list(ends), num_returns=1, timeout=timeout)
         if not ready and not ignore_if_timedout:
-            raise TimeoutError("Timed out waiting for result")
+            raise TimeoutError(f"no result in {timeout} s")
         ref = ends[ready[0]] if ready else next(iter(self._running))
         number, actor = self._running.pop(ref)
         del self._by_number[number]
@@ -103,7 +103,7 @@ class ActorPool:
         """The value of a reference; its actor is free again, unless it is dead."""
         if timed_out:
             self._free(actor)
-            raise TimeoutError("Timed out waiting for result. The task has been ignored.")
+            raise TimeoutError("the result is not there in time; its call is ignored from now on")
         try:
             value = ray.get(ref)
         except ray.exceptions.ActorDiedError:
@@ -134,5 +134,5 @@ class ActorPool:
         """Puts another actor into the pool."""
         busy = [a for _, a in self._running.values()]
         if actor in self._idle_actors or actor in busy:
-            raise ValueError("Actor already belongs to current ActorPool")
+            raise ValueError("the actor is in this pool already")
         self._free(actor)

@@ -12,7 +12,7 @@ def as_completed(refs: Sequence[Any], *, chunk_size: int = 10, yield_obj_refs: b
     >>> sorted(ray.util.as_completed([f.remote(i) for i in range(3)]))
     """
     if chunk_size < 1:
-        raise ValueError("`chunk_size` must be >= 1")
+        raise ValueError(f"chunk_size={chunk_size}, expected 1 or more")
     left = list(refs)
     while left:
         ready, left = _worker.wait(left, num_returns=min(chunk_size, len(left)))
@@ -27,7 +27,7 @@ def map_unordered(fn: Any, items: Iterable[Any], *, backpressure_size: int = 100
             print(value)
     """
     if backpressure_size < chunk_size:
-        raise ValueError("backpressure_size must be at least chunk_size (default 10)")
+        raise ValueError(f"backpressure_size={backpressure_size}, expected chunk_size or more, which is {chunk_size}")
     running: list[Any] = []
     for item in items:
         if len(running) >= backpressure_size:

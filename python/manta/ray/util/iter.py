@@ -150,7 +150,7 @@ class LocalIterator:
         """Inside a transform: the context of the iterator."""
         metrics = getattr(LocalIterator.thread_local, "metrics", None)
         if metrics is None:
-            raise ValueError("Cannot access context outside an iterator.")
+            raise ValueError("there is a context while an iterator gives items, and none of them does now")
         return metrics.get()        # type: ignore[no-any-return]
 
     @contextmanager
@@ -246,7 +246,7 @@ class LocalIterator:
     def duplicate(self, n: int) -> list["LocalIterator"]:
         """n iterators over the same items. One that is ahead of the others is not ready until they have come along."""
         if n < 2:
-            raise ValueError("Number of copies must be >= 2")
+            raise ValueError(f"duplicate({n}), expected 2 copies or more")
         queues: list[Any] = [collections.deque() for _ in range(n)]
 
         def copy(i: int) -> LocalIterator:
@@ -274,7 +274,7 @@ class LocalIterator:
         """Items of all: in turns, or (not deterministic) of whichever is ready."""
         for it in others:
             if not isinstance(it, LocalIterator):
-                raise ValueError(f"other must be of type LocalIterator, got {type(it)}")
+                raise ValueError(f"union() with a value of type {type(it).__name__}, expected a LocalIterator")
         all_of = [self, *others]
         united = SharedMetrics([it.shared_metrics for it in all_of])
         weights = [1 if w == "*" else max(1, round(w)) for w in round_robin_weights or [1] * len(all_of)]
@@ -410,8 +410,7 @@ class ParallelIterator:
         self.actor_sets, self.name, self.parent_iterators = actor_sets, name, parent_iterators
 
     def __iter__(self) -> Any:
-        raise TypeError("You must use it.gather_sync() or it.gather_async() to iterate over the results of a "
-                        "ParallelIterator.")
+        raise TypeError("a ParallelIterator gives items by gather_sync() or gather_async()")
 
     def __repr__(self) -> str:
         return f"ParallelIterator[{self.name}]"
@@ -490,9 +489,9 @@ class ParallelIterator:
     def gather_async(self, batch_ms: int = 0, num_async: int = 1) -> LocalIterator:
         """Items of the shards as they come."""
         if num_async < 1:
-            raise ValueError("queue depth must be positive")
+            raise ValueError("num_async is the depth of a queue, expected 1 or more")
         if batch_ms < 0:
-            raise ValueError("batch time must be positive")
+            raise ValueError(f"batch_ms={batch_ms}, expected milliseconds from 0 on")
 
         def items(timeout: Optional[float]) -> Iterator[Any]:
             for actor_set in self.actor_sets:
@@ -509,13 +508,13 @@ class ParallelIterator:
 
     def union(self, other: "ParallelIterator") -> "ParallelIterator":
         if not isinstance(other, ParallelIterator):
-            raise TypeError(f"other must be of type ParallelIterator, got {type(other)}")
+            raise TypeError(f"union() with a value of type {type(other).__name__}, expected a ParallelIterator")
         return ParallelIterator([*self.actor_sets, *other.actor_sets], f"ParallelUnion[{self}, {other}]",
                                 [*self.parent_iterators, *other.parent_iterators])
 
     def select_shards(self, shards_to_keep: list[int]) -> "ParallelIterator":
         if len(self.actor_sets) > 1:
-            raise ValueError("select_shards() is not allowed after union()")
+            raise ValueError("shards are selected before union(), not after it")
         actors = [a for i, a in enumerate(self._actors()) if i in shards_to_keep]
         return ParallelIterator([_ActorSet(actors, self.actor_sets[0].transforms)],
                                 f"{self}.select_shards({len(shards_to_keep)} total)", self.parent_iterators)
@@ -530,7 +529,7 @@ class ParallelIterator:
         """Items of one shard."""
         places = [(a, s) for s in self.actor_sets for a in s.actors]
         if not 0 <= shard_index < len(places):
-            raise ValueError(f"Shard index {shard_index} is not one of {len(places)}")
+            raise ValueError(f"there is no shard {shard_index}, expected 0 to {len(places) - 1}")
         actor, actor_set = places[shard_index]
 
         def items(timeout: Optional[float]) -> Iterator[Any]:

@@ -12,12 +12,12 @@ class Metric:
 
     def __init__(self, name: str, description: str = "", tag_keys: Optional[Sequence[str]] = None) -> None:
         if not name:
-            raise ValueError("Empty name is not allowed. Please provide a metric name.")
+            raise ValueError("name='' is no name of a metric")
         if tag_keys is not None and not isinstance(tag_keys, (tuple, list)):
-            raise TypeError(f"tag_keys should be a tuple or a list, got: {type(tag_keys)}")
+            raise TypeError(f"tag_keys is of type {type(tag_keys).__name__}, expected a tuple of texts")
         for key in tag_keys or ():
             if not isinstance(key, str):
-                raise TypeError(f"Tag keys must be str, got {type(key)}.")
+                raise TypeError(f"tag_keys has a value of type {type(key).__name__}, expected texts")
         self._name, self._description, self._tag_keys = name, description, tuple(tag_keys or ())
         self._default_tags: dict[str, str] = {}
         self.values: dict[tuple[tuple[str, str], ...], Any] = {}
@@ -32,7 +32,7 @@ class Metric:
             if key not in self._tag_keys:
                 raise ValueError(f"Unrecognized tag key {key}.")
             if not isinstance(value, str):
-                raise TypeError(f"Tag values must be str, got {type(value)}.")
+                raise TypeError(f"a tag has a value of type {type(value).__name__}, expected a text")
         self._default_tags = dict(default_tags)
         return self
 
@@ -43,7 +43,7 @@ class Metric:
         merged = {**self._default_tags, **(tags or {})}
         missing = [key for key in self._tag_keys if key not in merged]
         if missing:
-            raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
+            raise ValueError(f"tags say nothing of {', '.join(missing)}")
         return tuple(sorted(merged.items()))
 
 
@@ -52,9 +52,9 @@ class Counter(Metric):
 
     def inc(self, value: float = 1.0, tags: Optional[dict[str, str]] = None) -> None:
         if not isinstance(value, (int, float)):
-            raise TypeError(f"value must be int or float, got {type(value)}.")
+            raise TypeError(f"value is of type {type(value).__name__}, expected a number")
         if value <= 0:
-            raise ValueError(f"value must be >0, got {value}")
+            raise ValueError(f"value={value}, expected more than 0")
         key = self._key(tags)
         self.values[key] = self.values.get(key, 0.0) + value
 
@@ -64,7 +64,7 @@ class Gauge(Metric):
 
     def set(self, value: float, tags: Optional[dict[str, str]] = None) -> None:
         if not isinstance(value, (int, float)):
-            raise TypeError(f"value must be int or float, got {type(value)}.")
+            raise TypeError(f"value is of type {type(value).__name__}, expected a number")
         self.values[self._key(tags)] = value
 
 
@@ -75,14 +75,14 @@ class Histogram(Metric):
                  tag_keys: Optional[Sequence[str]] = None) -> None:
         super().__init__(name, description, tag_keys)
         if not boundaries:
-            raise ValueError("boundaries argument should be provided when using the Histogram class.")
+            raise ValueError("a Histogram needs boundaries=, a list of numbers")
         if any(b <= 0 for b in boundaries):
-            raise ValueError(f"Invalid `boundaries`: {boundaries}; they must be greater than zero")
+            raise ValueError(f"boundaries={boundaries}, expected numbers above 0")
         self.boundaries = list(boundaries)
 
     def observe(self, value: float, tags: Optional[dict[str, str]] = None) -> None:
         if not isinstance(value, (int, float)):
-            raise TypeError(f"value must be int or float, got {type(value)}.")
+            raise TypeError(f"value is of type {type(value).__name__}, expected a number")
         counts = self.values.setdefault(self._key(tags), [0] * (len(self.boundaries) + 1))
         counts[sum(value > b for b in self.boundaries)] += 1
 

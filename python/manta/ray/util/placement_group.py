@@ -66,20 +66,18 @@ class PlacementGroup:
 
 def _check(bundles: Any, strategy: str, lifetime: Optional[str]) -> None:
     if not isinstance(bundles, list):
-        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
+        raise ValueError(f"bundles is of type {type(bundles).__name__}, expected a list of dicts")
     if not bundles:
-        raise ValueError("Bundles must be a non-empty list of resource dictionaries. "
-                         "For example: `[{\"CPU\": 1.0}, {\"GPU\": 1.0}]`. Got empty list instead.")
+        raise ValueError("bundles is empty, expected a list of dicts such as [{'CPU': 1}]")
     for bundle in bundles:
         if not isinstance(bundle, dict) or not all(isinstance(k, str) and isinstance(v, (int, float)) for k, v in bundle.items()):
-            raise ValueError(f"Bundles must be a list of resource dictionaries. Got {bundle!r} instead.")
+            raise ValueError(f"bundles has {bundle!r}, expected dicts of names of resources and amounts")
         if not bundle or all(v == 0 for v in bundle.values()):
-            raise ValueError(f"Bundles cannot be an empty dictionary or resources with only 0 values. Bundles: {bundles}")
+            raise ValueError(f"bundles has {bundle!r}, which asks for nothing")
     if strategy not in STRATEGIES:
-        raise ValueError(f"Invalid placement group strategy {strategy!r}. Supported strategies are {STRATEGIES}.")
+        raise ValueError(f"strategy={strategy!r}, expected one of {', '.join(STRATEGIES)}")
     if lifetime not in (None, "detached"):
-        raise ValueError("Placement group `lifetime` argument must be either `None` or 'detached'. "
-                         f"Got {lifetime!r} instead.")
+        raise ValueError(f"lifetime={lifetime!r}, expected 'detached' or None")
 
 
 def _ours(bundle: dict[str, float]) -> dict[str, Any]:
@@ -124,11 +122,11 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         group = ray.util.get_placement_group("mine")
     """
     if not placement_group_name:
-        raise ValueError("Please supply a non-empty value to get_placement_group")
+        raise ValueError("get_placement_group() of '', expected the name of a group")
     try:
         group = manta.placement_group_find(placement_group_name)
     except Exception:
-        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}") from None
+        raise ValueError(f"no placement group is called {placement_group_name!r}") from None
     return PlacementGroup(group, _bundles(manta.placement_group_get(group)))
 
 

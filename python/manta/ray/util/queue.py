@@ -81,7 +81,7 @@ class Queue:
     def put_nowait_batch(self, items: Iterable[Any]) -> None:
         """Puts all in, or none when there is not room for all. Full."""
         if not isinstance(items, Iterable):
-            raise TypeError("Argument 'items' must be an Iterable")
+            raise TypeError(f"items is of type {type(items).__name__}, expected something to go through")
         _worker.get(self.actor.put_nowait_batch.remote(list(items)))
 
     def get_nowait(self) -> Any:
@@ -90,9 +90,9 @@ class Queue:
     def get_nowait_batch(self, num_items: int) -> list[Any]:
         """Takes so many out, or none when there are fewer. Empty."""
         if not isinstance(num_items, int):
-            raise TypeError("Argument 'num_items' must be an int")
+            raise TypeError(f"num_items is of type {type(num_items).__name__}, expected a whole number")
         if num_items < 0:
-            raise ValueError("'num_items' must be nonnegative")
+            raise ValueError(f"num_items={num_items}, expected 0 or more")
         return list(_worker.get(self.actor.get_nowait_batch.remote(num_items)))
 
     def shutdown(self, force: bool = False, grace_period_s: int = 5) -> None:
@@ -107,7 +107,7 @@ class Queue:
 
 def _check(timeout: Optional[float]) -> None:
     if timeout is not None and timeout < 0:
-        raise ValueError("'timeout' must be a non-negative number")
+        raise ValueError(f"timeout={timeout}, expected seconds from 0 on, or None")
 
 
 class _QueueActor:
@@ -144,7 +144,7 @@ class _QueueActor:
 
     async def put_nowait_batch(self, items: list[Any]) -> None:
         if self.maxsize > 0 and len(items) + self.items.qsize() > self.maxsize:
-            raise Full(f"Cannot add {len(items)} items to queue of size {self.items.qsize()} and maxsize {self.maxsize}.")
+            raise Full(f"the queue has {self.items.qsize()} of at most {self.maxsize} items, and no room for {len(items)} more")
         for item in items:
             self.items.put_nowait(item)
 
@@ -156,5 +156,5 @@ class _QueueActor:
 
     async def get_nowait_batch(self, num_items: int) -> list[Any]:
         if num_items > self.items.qsize():
-            raise Empty(f"Cannot get {num_items} items from queue of size {self.items.qsize()}.")
+            raise Empty(f"the queue has {self.items.qsize()} items, and {num_items} are asked for")
         return [self.items.get_nowait() for _ in range(num_items)]

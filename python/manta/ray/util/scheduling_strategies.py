@@ -70,13 +70,13 @@ class NodeLabelSchedulingStrategy:
 
     def __init__(self, hard: Optional[Mapping[str, Any]], *, soft: Optional[Mapping[str, Any]] = None) -> None:
         if not hard and not soft:
-            raise ValueError("The `hard` and `soft` parameter of NodeLabelSchedulingStrategy cannot both be empty.")
+            raise ValueError("NodeLabelSchedulingStrategy() says nothing without hard= or soft=")
         for name, conditions in (("hard", hard), ("soft", soft)):
             for key, condition in (conditions or {}).items():
                 if not isinstance(key, str):
-                    raise ValueError(f"The map key of the {name} parameter must be a string, and is {key!r}")
+                    raise ValueError(f"{name}= has the key {key!r}, expected the name of a label")
                 if not isinstance(condition, (In, NotIn, Exists, DoesNotExist)):
-                    raise ValueError(f"The map value of the {name} parameter must be In, NotIn, Exists or DoesNotExist")
+                    raise ValueError(f"{name}= has {condition!r} for {key!r}, expected In, NotIn, Exists or DoesNotExist")
         self.hard, self.soft = dict(hard or {}), dict(soft or {})
 
 
@@ -87,15 +87,13 @@ def use_group(out: dict[str, Any], strategy: PlacementGroupSchedulingStrategy, l
         return
     index = strategy.placement_group_bundle_index
     if index < -1 or index >= group.bundle_count:
-        raise ValueError(f"placement group bundle index {index} is invalid. Valid placement group indexes: "
-                         f"0-{group.bundle_count - 1}")
+        raise ValueError(f"placement_group_bundle_index={index}, and the bundles of the group are 0 to {group.bundle_count - 1}")
     bundles = group.bundle_specs if index < 0 else [group.bundle_specs[index]]
     request = {name: n for name, n in (("CPU", out.get("num_cpus")), ("GPU", out.get("num_gpus")),
                                        *(out.get("resources") or {}).items()) if n}
     if not any(all(b.get(name, 0) >= n for name, n in request.items()) for b in bundles):
         shown = [{name: float(n) for name, n in b.items()} for b in bundles]
-        raise ValueError(f"Cannot schedule {label} with the placement group because the resource request {request} cannot "
-                         f"fit into any bundles for the placement group, {shown}.")
+        raise ValueError(f"{label} asks for {request}, which no bundle of its placement group has room for: {shown}")
     out["placement_group"] = group._group
     out["bundle"] = index + 1           # counted from 1 there; 0: whichever has room
 

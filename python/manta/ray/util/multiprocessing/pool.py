@@ -131,11 +131,11 @@ class Pool:
         if processes is None:
             processes = int(ray.cluster_resources().get("CPU", 1)) or os.cpu_count() or 1
         if processes <= 0:
-            raise ValueError("Processes in the pool must be >0.")
+            raise ValueError(f"processes={processes}, expected 1 or more")
         if maxtasksperchild is not None:
             raise NotImplementedError("Pool(maxtasksperchild=...): processes of the pool live as long as it does")
         if initializer is not None and not callable(initializer):
-            raise TypeError("initializer must be a callable")
+            raise TypeError(f"initializer is of type {type(initializer).__name__}, expected a function")
         actor = ray.remote(**{"num_cpus": 0, **(ray_remote_args or {})})(_PoolActor)
         self._actors = [actor.remote(initializer, tuple(initargs or ())) for _ in range(processes)]
         self._next = 0
@@ -210,7 +210,7 @@ class Pool:
     def join(self) -> None:
         """Waits until all calls are done and ends the processes; after close() or terminate()."""
         if not self._closed:
-            raise ValueError("Pool is still running")
+            raise ValueError("the pool takes calls still: close() or terminate() comes before join()")
         if self._actors:
             ray.get([actor.ping.remote() for actor in self._actors])
             self.terminate()
