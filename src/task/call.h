@@ -64,10 +64,17 @@ typedef struct call {
     call_arg args[];
 } call;
 
+struct stream;
+
 /* Submits a call and fills out[0 .. results) with references to its results. It cannot
  * fail: what is wrong becomes the failure of the results. */
 void call_submit(const char *name, const manta_task_options *options, struct actor_link *actor, int n_args,
                  const manta_arg *args, int results, manta_ref *out);
+
+/* Submits the call of a stream, which is opened under its number before the first item can come, but not when the
+ * call is wrong. *out refers to its end. */
+void call_submit_stream(struct stream *opens, const char *name, const manta_task_options *options,
+                        struct actor_link *actor, int n_args, const manta_arg *args, manta_ref *out);
 
 /* Finds what is known of a function by its name; never NULL. */
 function *function_find(const char *name);

@@ -103,7 +103,6 @@ typedef struct runtime {
     MAP(uint64_t) environments; /* that this process has used, and their numbers */
     VEC(uint64_t) pinned; /* without other processes: what the answer that is being read refers to */
     struct call *again; /* without other processes: the call that ended last is to be tried again */
-    struct stream *opening; /* the stream whose call is being submitted */
     list replies;
     list watches; /* manta_watch, that are open */
     buf out, in;

@@ -122,12 +122,10 @@ static manta_stream stream_start(actor_link *actor, const char *name, const mant
                                  int n_args, const manta_arg *args)
 {
     manta_ref end;
-    /* The items may come before call_submit() returns, so the number is known first. */
+    /* The items may come before the call is submitted to the end, so the number is known first. */
     stream *s = mem_new(sizeof *s);
 
-    rt->opening = s;
-    call_submit(name, options, actor, n_args, args, 1, &end);
-    rt->opening = NULL;
+    call_submit_stream(s, name, options, actor, n_args, args, &end);
     if (!s->id) stream_open(s, end.id); /* it failed at once */
     rt_flush_drops();
     return (manta_stream){end.id};

@@ -122,6 +122,7 @@ typedef struct submission {
     const char *name;
     const manta_task_options *options; /* NULL: none */
     actor_link *actor; /* NULL: a task */
+    stream *opens; /* the stream whose call it is; NULL: none */
     int n_args, results;
     const manta_arg *args;
     sched_shape amount; /* of a task: what it needs */
@@ -216,8 +217,7 @@ static void call_set_options(call *c, const submission *s)
     c->retry_errors = o->retry_errors;
     c->retry_on = o->retry_on;
     if (!c->actor) c->max_calls = (uint32_t)o->max_calls;
-    if (rt->opening)
-        c->window = o->stream_window == MANTA_UNLIMITED ? UINT32_MAX : (uint32_t)o->stream_window;
+    if (s->opens) c->window = o->stream_window == MANTA_UNLIMITED ? UINT32_MAX : (uint32_t)o->stream_window;
     c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
     c->chain = rt_current ? nested_chain(rt_current) : 0;
@@ -228,14 +228,35 @@ static void call_set_options(call *c, const submission *s)
 
 /* The call is whole: it waits for its arguments, or is sent. Calls of an actor have
  * their place in its queue from now on, whether their arguments are there or not. */
-static void call_enqueue(call *c)
+static void call_enqueue(call *c, stream *opens)
 {
-    c->is_stream = rt->opening != NULL;
-    if (c->is_stream) stream_open(rt->opening, c->id);
-    rt->opening = NULL;
+    c->is_stream = opens != NULL;
+    if (opens) stream_open(opens, c->id);
     for (int i = 0; i < c->results; i++) object_find(c->id + (uint64_t)i)->maker = c;
     if (c->actor && !rt->is_local) call_queue(c, false);
     call_resume(c);
+}
+
+static void submit_call(submission *s, manta_ref *out)
+{
+    size_t bytes = 0;
+    int tied = 0;
+    call_arg few[SUBMIT_FEW],
+        *values = s->n_args <= SUBMIT_FEW ? few : mem_new((size_t)s->n_args * sizeof *values);
+
+    for (int i = 0; i < s->n_args; i++) values[i] = (call_arg){0};
+    manta_status st = submission_check(s);
+    submission_hold_actor(s);
+    if (!st) st = submission_take(s, values, &bytes);
+    call *c = call_allocate(s, values, bytes, out);
+    if (values != few) mem_free(values);
+    if (!st) st = tie_arguments(c, s->args, &tied);
+    if (st) {
+        give_up(c, s->args, tied, failure_here(s->kind, st, s->name));
+        return;
+    }
+    call_set_options(c, s);
+    call_enqueue(c, s->opens);
 }
 
 void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
@@ -248,21 +269,21 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
                     .results = results,
                     .args = args,
                     .kind = MANTA_FAILURE_SUBMIT};
-    size_t bytes = 0;
-    int tied = 0;
-    call_arg few[SUBMIT_FEW], *values = n_args <= SUBMIT_FEW ? few : mem_new((size_t)n_args * sizeof *values);
 
-    for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
-    manta_status st = submission_check(&s);
-    submission_hold_actor(&s);
-    if (!st) st = submission_take(&s, values, &bytes);
-    call *c = call_allocate(&s, values, bytes, out);
-    if (values != few) mem_free(values);
-    if (!st) st = tie_arguments(c, args, &tied);
-    if (st) {
-        give_up(c, args, tied, failure_here(s.kind, st, name));
-        return;
-    }
-    call_set_options(c, &s);
-    call_enqueue(c);
+    submit_call(&s, out);
+}
+
+void call_submit_stream(stream *opens, const char *name, const manta_task_options *options, actor_link *actor,
+                        int n_args, const manta_arg *args, manta_ref *out)
+{
+    submission s = {.name = name,
+                    .options = options,
+                    .actor = actor,
+                    .opens = opens,
+                    .n_args = n_args,
+                    .results = 1,
+                    .args = args,
+                    .kind = MANTA_FAILURE_SUBMIT};
+
+    submit_call(&s, out);
 }

@@ -152,6 +152,8 @@ void scenario_nested_ends(void);
 void scenario_nested_values(void);
 void scenario_nested_waits(void);
 void scenario_nested_cap(void);
+/* copies.c */
+void scenario_copied_while_called(void);
 /* files.c */
 void scenario_few_files(void);
 /* starved.c */
