@@ -129,11 +129,10 @@ typedef struct submission {
     manta_failure_kind kind; /* what it fails with, if it does */
 } submission;
 
-/* Whether the call may be made at all; nothing was done for it yet. */
-static manta_status submission_check(submission *s)
+/* Whether any call may be made here now. What ends calls does not see one that is not queued yet: it is asked again
+ * when the lock was given away. */
+static manta_status submission_may_go(submission *s)
 {
-    const manta_task_options *o = s->options;
-
     if (rt->is_dead) {
         s->kind = MANTA_FAILURE_NODE;
         return failure_raise(rt->death);
@@ -142,6 +141,15 @@ static manta_status submission_check(submission *s)
         s->kind = MANTA_FAILURE_CANCELLED;
         return manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", s->name);
     }
+    return MANTA_OK;
+}
+
+/* Whether the call may be made at all; nothing was done for it yet. */
+static manta_status submission_check(submission *s)
+{
+    const manta_task_options *o = s->options;
+
+    TRY(submission_may_go(s));
     if (s->actor && s->actor->most_pending > 0 && s->actor->pending >= s->actor->most_pending)
         return manta_fail(MANTA_EBUSY,
                           "%d calls of the actor are pending already, and no more are allowed at once",
@@ -184,7 +192,7 @@ static manta_status submission_take(submission *s, call_arg *values, size_t *byt
     if (!s->actor) TRY(shape_of(s->options, false, &s->amount, &s->kind));
     manta_status st = take_values(values, s->n_args, s->args, bytes);
     s->kind = st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT;
-    return st;
+    return st ? st : submission_may_go(s);
 }
 
 /* The call and the objects of its results, one reference each, which go to *out. */

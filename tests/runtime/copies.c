@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include <manta/context.h>
 #include <manta/stream.h>
 
 #include "scenario.h"
@@ -87,5 +88,38 @@ void scenario_copied_while_called(void)
     }
     CHECK(manta_stream_next(s, &item, LONG) == MANTA_ENOENT);
     manta_stream_close(s);
+    release_bytes();
+}
+
+/* ---- the node ends ---- */
+
+static void *end_node_meanwhile(void *arg)
+{
+    manta_node_info info;
+    (void)arg;
+
+    until_copied();
+    manta_ref r = manta_remote(linger);
+    OK(manta_node_get(&info));
+    CHECK(kill(info.daemon_pid, SIGKILL) == 0);
+    CHECK(manta_get(r, LONG) == MANTA_EDIED); /* this process knows */
+    manta_release(r);
+    atomic_store(&is_let_go, true);
+    return NULL;
+}
+
+/* A call whose argument was copied when the node ended fails as those that had been made before, and is not waited
+ * for. */
+void scenario_copied_while_ended(void)
+{
+    pthread_t id;
+
+    hold_bytes();
+    CHECK(pthread_create(&id, NULL, end_node_meanwhile, NULL) == 0);
+    manta_ref r = manta_remote(nop, manta_bytes(held_bytes, BYTES));
+    CHECK(pthread_join(id, NULL) == 0);
+    CHECK(manta_get(r, LONG) == MANTA_EDIED && failure_of(r).kind == MANTA_FAILURE_NODE);
+    SAYS("the node is gone");
+    manta_release(r);
     release_bytes();
 }

@@ -154,6 +154,7 @@ void scenario_nested_waits(void);
 void scenario_nested_cap(void);
 /* copies.c */
 void scenario_copied_while_called(void);
+void scenario_copied_while_ended(void);
 /* files.c */
 void scenario_few_files(void);
 /* starved.c */
