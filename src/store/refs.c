@@ -201,6 +201,15 @@ int64_t refs_total(const refs_book *r, uint64_t object)
     return e ? e->total : 0;
 }
 
+int64_t refs_beside(const refs_book *r, uint64_t object, refs_client client)
+{
+    entry *e = map_u64_find(&r->entries, object);
+    share *empty;
+    const share *own = e ? share_find(e, client, &empty) : NULL;
+
+    return e ? e->total - (own ? own->n : 0) : 0;
+}
+
 bool refs_knows(const refs_book *r, uint64_t object)
 {
     const entry *e = map_u64_find(&r->entries, object);

@@ -68,6 +68,8 @@ uint64_t refs_changes(const refs_book *r);
 
 size_t refs_count(const refs_book *r); /* objects in the book */
 int64_t refs_total(const refs_book *r, uint64_t object); /* holds, of all; 0 for an unknown one */
+int64_t refs_beside(const refs_book *r, uint64_t object,
+                    refs_client client); /* those that are not of client */
 bool refs_knows(const refs_book *r, uint64_t object); /* whether the object was added */
 
 #endif

@@ -62,7 +62,8 @@ typedef struct client {
     bool is_awaited; /* a worker of which the scheduler hears when it is ready: its hook may refuse */
     bool is_retired; /* it takes no more calls */
     bool is_killed; /* by us: its end says nothing about the next worker */
-    bool is_maker; /* in daemon_end_workers(): others wait for what it is to make */
+    bool is_maker; /* in daemon_end_workers(): it is to make objects that others know of, or have known of */
+    bool is_wanted; /* in daemon_end_workers(): it is to make an object that others hold */
     bool blocked;
     int status;
     int64_t died_ns;

@@ -97,15 +97,19 @@ static void refuse_capped(node *d, const sched_action *a)
 }
 
 /* Notes who is to make an object that others know of: a call of its own, whose reference it has
- * handed on. All objects are looked at, once for however many workers are to be stopped. */
+ * handed on; and whether any of these is still there. All objects are looked at, once for however many
+ * workers are to be stopped. */
 static void find_makers(node *d)
 {
-    for (size_t i = 0; i < d->clients.n; i++) d->clients.at[i].value->is_maker = false;
+    for (size_t i = 0; i < d->clients.n; i++)
+        d->clients.at[i].value->is_maker = d->clients.at[i].value->is_wanted = false;
     for (size_t i = 0; i < directory_count(d->objects); i++) {
         uint64_t made = directory_at(d->objects, i);
         if (directory_state_of(d->objects, made) != DIRECTORY_PROMISED) continue;
         client *c = daemon_client(d, directory_maker(d->objects, made));
-        if (c) c->is_maker = true;
+        if (!c) continue;
+        c->is_maker = true;
+        if (refs_beside(d->refs, made, c->id) > 0) c->is_wanted = true;
     }
 }
 
@@ -132,12 +136,12 @@ static void stop_worker(node *d, uint32_t id)
 
 /* Its caller or its group is gone. The worker may have been in other hands before, and be to make what
  * others wait for: only it knows whether it is in a call, with which it ends, or in none. Either way it
- * holds nothing any more, since what it is to make may need that. */
+ * holds nothing any more, since what it is to make may need that. What its caller alone held nobody waits for. */
 static void kill_worker(node *d, uint32_t id)
 {
     client *c = daemon_client(d, id);
 
-    if (!c || !c->is_maker) {
+    if (!c || !c->is_wanted) {
         daemon_kill(d, id);
         return;
     }

@@ -442,6 +442,73 @@ static bool lives(int pid)
     return name && name[1] == ' ' && name[2] != 'Z';
 }
 
+/* Calls a function with a path, and returns a reference to the call without waiting for it. */
+static manta_status leave_call(manta_task *t)
+{
+    const char *name, *path;
+
+    MANTA_TRY(manta_arg_str(t, 0, &name));
+    MANTA_TRY(manta_arg_str(t, 1, &path));
+    manta_arg a = manta_str(path);
+    manta_ref r;
+    manta_submit(name, NULL, 1, &a, 1, &r);
+    manta_status st = manta_return(t, 0, manta_refs(&r, 1));
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(leave_call)
+
+/* A method: keeps the reference that a worker leaves it, and hands it on as well when it is asked to. */
+static manta_status keep_call(manta_task *t)
+{
+    const char *name, *path;
+    const manta_ref *kept;
+    bool hands_on;
+    size_t n;
+
+    MANTA_TRY(manta_arg_str(t, 0, &name));
+    MANTA_TRY(manta_arg_str(t, 1, &path));
+    MANTA_TRY(manta_arg_bool(t, 2, &hands_on));
+    manta_ref r = manta_remote(leave_call, manta_str(name), manta_str(path)); /* it goes with the actor */
+    MANTA_TRY(manta_get_refs(r, &kept, &n, MANTA_FOREVER));
+    return hands_on ? manta_return(t, 0, manta_refs(kept, n)) : MANTA_OK;
+}
+MANTA_REMOTE(keep_call)
+
+static manta_ref keep_then_die(const char *name, const char *path, bool hands_on)
+{
+    manta_actor a = manta_actor_new(NULL, counter);
+    manta_ref r = manta_actor_call(a, keep_call, manta_str(name), manta_str(path), manta_bool(hands_on));
+
+    OK(manta_get(r, LONG));
+    if (!hands_on) until_there("runs");
+    OK(manta_actor_kill(a, true));
+    manta_actor_release(a);
+    return r;
+}
+
+/* An actor dies, and a worker of its has left a call behind: it ends when nobody else has a reference to it, and is
+ * made when somebody has. */
+void scenario_left_calls(void)
+{
+    const manta_ref *made;
+    size_t n;
+
+    folder_make();
+    double cores = available("cpu"), begin = now();
+    manta_ref r = keep_then_die("linger", path_of("runs"), false);
+    while (available("cpu") < cores && now() - begin < LONG / 1000) usleep(200);
+    CHECK(available("cpu") == cores);
+    manta_release(r);
+    r = keep_then_die("crowd_gate", path_of("open"), true);
+    OK(touch(path_of("open")));
+    OK(manta_get_refs(r, &made, &n, LONG));
+    OK(manta_get(made[0], LONG));
+    manta_release(r);
+    until_nothing_is_held();
+    folder_remove();
+}
+
 /* Daemon and keeper do not come to it, and are killed: not even the node's socket is left. */
 static void stop_both(void)
 {

@@ -133,6 +133,7 @@ void scenario_words(void);
 void scenario_forks(void);
 void scenario_closes_all(void);
 void scenario_keeper(void);
+void scenario_left_calls(void);
 /* queues.c, maps.c, alike.c */
 void scenario_queues(void);
 void scenario_maps(void);

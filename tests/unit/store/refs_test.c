@@ -91,9 +91,14 @@ static void the_dead_hold_nothing(void **state)
         if (i == 2) step(r, REFS_HOLD, i, 7);
         if (i == 3) step(r, REFS_HOLD, i, 6);
     }
+    assert_int_equal(refs_beside(r, 2, 6), 1);
+    assert_int_equal(refs_beside(r, 2, 8), 2);
+    assert_int_equal(refs_beside(r, 3, 6), 0);
+    assert_int_equal(refs_beside(r, 4, 6), 0);
     step(r, REFS_GONE, 0, 6);
     assert_int_equal(settle(r), 2);
     assert_int_equal(refs_total(r, 2), 1);
+    assert_int_equal(refs_beside(r, 2, 7), 0);
     /* A hold in its name that comes late does not count. */
     step(r, REFS_ADD, 9, 5);
     step(r, REFS_HOLD, 9, 6);
