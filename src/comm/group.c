@@ -303,6 +303,15 @@ static void time_out(manta_group *g, const manta_work *w)
     break_group(g);
 }
 
+/* A call of the program has moved things on, and leaves some of them to the progress thread: it may sleep, and wait for
+ * less than they need now. */
+static void leave_works(manta_group *g)
+{
+    if (!g->has_thread || !g->head) return;
+    cond_signal(&g->work);
+    g->tr->wake(g->t);
+}
+
 /* Looks a while, giving way after some of it, then sleeps, until w is done. */
 static void wait_done(manta_group *g, manta_work *w)
 {
@@ -341,7 +350,7 @@ static void wait_done(manta_group *g, manta_work *w)
         g->tr->disarm(g->t);
     }
     g->waiters--;
-    if (g->has_thread && g->head) cond_signal(&g->work);
+    leave_works(g);
     mutex_unlock(&g->lock);
 }
 
@@ -447,9 +456,8 @@ manta_status manta_group_start(manta_group *g, const manta_collective *c, manta_
     }
     mutex_lock(&g->lock);
     if (g->head) move_on(g);
-    if (g->has_thread && g->head) cond_signal(&g->work);
+    leave_works(g);
     mutex_unlock(&g->lock);
-    if (g->has_thread) g->tr->wake(g->t);
     *out = w;
     return MANTA_OK;
 }
@@ -463,7 +471,7 @@ bool manta_work_test(manta_work *w)
 
     if (!g) return true;
     mutex_lock(&g->lock);
-    if (!w->done) move_on(g);
+    if (!w->done && move_on(g)) leave_works(g);
     done = w->done;
     mutex_unlock(&g->lock);
     return done;
