@@ -32,7 +32,7 @@
 #include "os/socket.h"
 #include "os/sys.h"
 
-enum { BYE_MS = 1000, DRAIN_MS = 1000, LATE_MS = 1000 };
+enum { BYE_MS = 1000, DRAIN_MS = 1000 };
 
 /* ---- the frames that come ---- */
 
@@ -348,7 +348,6 @@ manta_status ring_new(int rank, int size, chan_end *end, chan **peers, ring **ou
 
 const transport ring_transport = {
     .name = "ring",
-    .late_ms = LATE_MS, /* frames of other ranks come on other connections */
     .poll = ring_poll,
     .arm = ring_arm,
     .sleep = ring_sleep,

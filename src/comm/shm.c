@@ -379,7 +379,6 @@ manta_status shm_group_join(int fd, int rank, shm **out)
 
 const transport shm_transport = {
     .name = "shm",
-    .late_ms = 0, /* who sees that a rank left sees all that was written before */
     .poll = shm_poll,
     .arm = shm_arm,
     .sleep = shm_sleep,

@@ -15,8 +15,6 @@
 
 typedef struct transport {
     const char *name;
-    /* How long what ranks did before one of them left may be under way when it is seen that this one left. */
-    int64_t late_ms;
     /* Moves w on. *moved is set when anything was done. Sets w->done when the
      * call is done. MANTA_EINVAL (the ranks called different things) is a failure
      * of this call alone, which is then over on every rank; any other failure

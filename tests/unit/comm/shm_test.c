@@ -1,6 +1,7 @@
 /* Collectives in shared memory, by ranks that are threads and by ranks that are
  * processes, against plain loops. */
 #include "comm/cases.h"
+#include "comm/sizes.h"
 #include "comm/trouble.h"
 #include "ok.h"
 
@@ -298,12 +299,57 @@ static void who_leaves_after_the_barrier_breaks_none(void **state)
     }
 }
 
+typedef struct reduction {
+    atomic_bool begun, over; /* by rank 1; for rank 2 */
+} reduction;
+
+/* Rank 2 has done its part of a reduce, and leaves; rank 1 has posted one step of two. The root, rank 0, ends the reduce
+ * when rank 1 goes on, though it has a message under way that rank 2 does not send. */
+static int reduce_and_leave(manta_group *g, void *ctx)
+{
+    enum { N = SHM_SLOT_MOST / sizeof(float) + 1, TURNS = 200 };
+    reduction *r = ctx;
+    float *x = calloc(N, sizeof *x), message = 0;
+    manta_collective c = {
+        .kind = MANTA_COLLECTIVE_REDUCE, .in = x, .out = x, .n = N, .dtype = MANTA_DTYPE_F32, .peer = 0};
+    manta_collective receive = {
+        .kind = MANTA_COLLECTIVE_RECEIVE, .out = &message, .n = 1, .dtype = MANTA_DTYPE_F32, .peer = 2};
+    manta_work *w = NULL;
+
+    if (manta_group_rank(g) == 1) {
+        OK(!manta_group_start(g, &c, &w));
+        atomic_store(&r->begun, true);
+        for (int i = 0; i < TURNS; i += atomic_load(&r->over)) sched_yield();
+        OK(!manta_work_wait(w));
+        free(x);
+        return 0;
+    }
+    if (manta_group_rank(g) == 0) OK(!manta_group_start(g, &receive, &w));
+    while (!atomic_load(&r->begun)) sched_yield();
+    OK(!manta_group_run(g, &c));
+    if (manta_group_rank(g) == 0) OK(manta_work_wait(w) == MANTA_EDIED);
+    if (manta_group_rank(g) == 2) atomic_store(&r->over, true);
+    free(x);
+    return 0;
+}
+
+static void who_leaves_after_its_part_of_a_reduce_breaks_none(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        reduction r = {false, false};
+        manta_group_plan *p = plan_of(3, NULL);
+        ranks_as_threads(join_plan, p, 3, reduce_and_leave, &r);
+        manta_group_plan_free(p);
+    }
+}
+
 static void who_leaves_ends_those_that_wait_for_each_other(void **state)
 {
     const manta_group_options o = {.timeout_ms = MANTA_NONE};
     (void)state;
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 2; i++) {
         manta_work *left = NULL;
         manta_group_plan *p = plan_of(3, &o);
         ranks_as_threads(join_plan, p, 3, trouble_tangled, &left);
@@ -349,6 +395,7 @@ int main(void)
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_leaves_after_the_barrier_breaks_none),
+        cmocka_unit_test(who_leaves_after_its_part_of_a_reduce_breaks_none),
         cmocka_unit_test(who_leaves_ends_those_that_wait_for_each_other),
         cmocka_unit_test(giving_up_ends_all),
     };
