@@ -13,7 +13,7 @@ its time, nor memory of its own.
 import os
 import sys
 
-WARM = ("numpy", "pandas", "torch", "torchvision", "sklearn")
+WARM = ("numpy", "pandas", "pyarrow", "torch", "torchvision", "sklearn")
 NEEDED = ("faulthandler", "signal", "traceback", "cloudpickle")  # by the first call of a worker
 DIALECTS = {"ray": ("manta.ray",)}  # and by the way in which the driver speaks
 FORK_TESTED = {"jemalloc_bg_thd"}  # threads that forks were found to do without

@@ -311,6 +311,32 @@ print("fine")
     assert out.stdout == "fine\n", out.stderr
 
 
+def test_a_warm_nursery_has_pyarrow(python):
+    """It keeps a thread, which forks do without: theirs read and compute with pools of their own."""
+    out = python("-c", """
+import os, sys, tempfile
+import pyarrow as pa
+import manta
+manta.init(num_cpus=2)
+@manta.remote
+class Look:
+    def has(self): return "pyarrow" in sys.modules
+    def work(self):
+        import pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
+        table = pa.table({"a": pa.chunked_array([list(range(1000))] * 8), "b": [str(i % 7) for i in range(8000)]})
+        with tempfile.TemporaryDirectory() as folder:
+            pq.write_table(table, folder + "/t.parquet", row_group_size=1000)
+            back = pq.read_table(folder + "/t.parquet", use_threads=True)
+        groups = back.group_by("b", use_threads=True).aggregate([("a", "sum")])
+        return pc.sum(groups["a_sum"]).as_py(), len(pa.concat_tables([back, table]).take(list(range(16000))))
+while not manta.get(Look.remote().has.remote()): pass
+actors = [Look.remote() for _ in range(3)]
+assert all(manta.get([a.has.remote() for a in actors]))
+print(set(manta.get([a.work.remote() for a in actors])))
+""")
+    assert out.stdout == "{(3996000, 16000)}\n", out.stdout + out.stderr
+
+
 SHOWN = """
 import os, subprocess, sys, time
 import manta
