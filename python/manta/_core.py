@@ -652,6 +652,6 @@ _manta.set_hooks({
     "start": _worker.start, "coroutine": _worker.coroutine, "reduce": _reduce_handle, "end": _worker.end,
     "limit": _worker.limit, "cancel": _worker.cancel, "leave": _worker.leave,
     "looped": _worker.looped, "method": _worker.method, "items": _streams.items,
-    "stream": _stream, "how": _streams.how, "grant": _threads.grant,
+    "stream": _stream, "how": _streams.how, "grant": _threads.grant, "apart": _worker.apart,
     "loose": _loose, "printed": _prints.show,
 })

@@ -1,6 +1,7 @@
 """What C asks Python for in a worker."""
 import os
 import sys
+from _contextvars import Context
 
 from manta import _code, _failures, _manta, _streams, _threads, _values
 
@@ -109,6 +110,11 @@ def leave(actor):
             except BaseException:
                 import traceback
                 traceback.print_exc()
+
+
+def apart(call):
+    """Runs a call on a thread where another one waits for it, with context variables of its own."""
+    Context().run(_manta.run_apart, call)
 
 
 def cancel(task):

@@ -12,7 +12,7 @@ py_state *py;
 static const char *const hook_names[PY_HOOK_COUNT] = {
     "dump",   "load",      "function", "failed", "error",  "prepare", "await_ref", "future",
     "start",  "coroutine", "reduce",   "end",    "method", "items",   "limit",     "cancel",
-    "looped", "leave",     "stream",   "how",    "loose",  "printed", "grant"};
+    "looped", "leave",     "stream",   "how",    "loose",  "printed", "grant",     "apart"};
 
 static PyObject *set_hooks(PyObject *self, PyObject *mapping)
 {
@@ -74,6 +74,7 @@ static PyMethodDef functions[] = {{"init", py_init, METH_O, NULL},
                                   {"stack_begin", py_stack_begin, METH_NOARGS, NULL},
                                   {"show_prints", py_show_prints, METH_O, NULL},
                                   {"is_cancelled", py_is_cancelled, METH_NOARGS, NULL},
+                                  {"run_apart", py_run_apart, METH_O, NULL},
                                   {"promise", py_promise, METH_NOARGS, NULL},
                                   {"promise_settle", py_promise_settle, METH_VARARGS, NULL},
                                   {"promise_break", py_promise_break, METH_VARARGS, NULL},

@@ -31,7 +31,7 @@
 #define PY_KEPT  1048576 /* bytes from which on an argument stays in the store, and is read there */
 #define PY_QUICK 65536 /* bytes up to which the interpreter is kept while they are copied */
 
-/* What Python does for C (python/manta/_hooks.py). */
+/* What Python does for C (set_hooks(), in python/manta/_core.py). */
 typedef enum py_hook {
     PY_HOOK_DUMP, /* dump(value) -> (pickle, list of buffers) */
     PY_HOOK_LOAD, /* load(pickle, list of buffers) -> value */
@@ -56,6 +56,7 @@ typedef enum py_hook {
     PY_HOOK_LOOSE, /* loose(ref) -> what pickle wants of a reference that is in no value of the runtime's */
     PY_HOOK_PRINTED, /* printed(stream, bytes): workers have printed; 1 is standard output, 2 standard error */
     PY_HOOK_GRANT, /* grant(processors): what this worker runs from now on has so many */
+    PY_HOOK_APART, /* apart(call): run_apart(call), with context variables of its own */
     PY_HOOK_COUNT
 } py_hook;
 
@@ -390,6 +391,7 @@ PyObject *py_context(PyObject *self, PyObject *args);
 PyObject *py_node_info(PyObject *self, PyObject *unused);
 PyObject *py_view(PyObject *self, PyObject *unused);
 PyObject *py_is_cancelled(PyObject *self, PyObject *unused);
+PyObject *py_run_apart(PyObject *self, PyObject *call);
 PyObject *py_actor_start(PyObject *self, PyObject *args);
 PyObject *py_actor_find(PyObject *self, PyObject *args);
 PyObject *py_is_actor(PyObject *self, PyObject *unused);

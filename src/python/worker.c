@@ -435,6 +435,47 @@ static manta_status run_call(manta_task *t, const char *name)
     return st;
 }
 
+/* ---- on a thread that is not its own ---- */
+
+typedef struct apart {
+    manta_task *t;
+    const char *name;
+    manta_status st;
+} apart;
+
+/* Of a call that another one waits for on this thread, and of a function that the program itself runs where there are no
+ * other processes: what it sets of context variables (decimal's precision, numpy's treatment of errors) is not its
+ * waiter's. */
+static bool is_guest(const manta_task *t, const manta_task *outer)
+{
+    int64_t flags = 0;
+
+    return outer || (py->in_process && !manta_arg_i64(t, 0, &flags) &&
+                     !(flags & (PY_CALL_METHOD | PY_CALL_CONSTRUCTOR)));
+}
+
+static manta_status run_call_apart(manta_task *t, const char *name)
+{
+    apart a = {t, name, MANTA_EINVAL};
+    PyObject *call = PyLong_FromVoidPtr(&a), *done = call ? py_ask(PY_HOOK_APART, call, NULL) : NULL;
+
+    Py_XDECREF(call);
+    Py_XDECREF(done);
+    return a.st;
+}
+
+/* run_apart(call): what the hook calls. */
+PyObject *py_run_apart(PyObject *self, PyObject *call)
+{
+    apart *a = PyLong_AsVoidPtr(call);
+    (void)self;
+
+    if (!a) return NULL;
+    a->st = run_call(a->t, a->name);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 manta_status py_resolve(void *user, const char *name, manta_task *t)
 {
     manta_task *outer = current;
@@ -446,7 +487,7 @@ manta_status py_resolve(void *user, const char *name, manta_task *t)
     PyGILState_STATE s = enter_python();
     current = t;
     running_begin(&r, t);
-    manta_status st = run_call(t, name);
+    manta_status st = is_guest(t, outer) ? run_call_apart(t, name) : run_call(t, name);
     running_end(&r);
     if (PyErr_Occurred()) st = py_call_fail(t, name);
     py_flush_output();

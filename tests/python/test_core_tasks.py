@@ -115,6 +115,39 @@ def test_what_can_be_called_can_be_remote():
     assert manta.get([f.remote(7) for f in calls]) == [7, 7, 8, 1]
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_call_that_its_waiter_runs_has_context_variables_of_its_own(python, in_process):
+    """It runs on the waiter's thread, where the precision of decimals and the like are the waiter's."""
+    out = python("-c", """
+import decimal, os, sys, manta
+def precision(): return decimal.getcontext().prec
+@manta.remote
+def inner(n):
+    before = precision()
+    decimal.getcontext().prec = 3
+    return [(before, os.getpid()), *(manta.get(inner.remote(n - 1)) if n else [])]
+@manta.remote
+def yields():
+    yield precision(), os.getpid()
+    decimal.getcontext().prec = 4
+    yield precision(), os.getpid()
+@manta.remote
+def outer():
+    decimal.getcontext().prec = 50
+    inners, items = manta.get(inner.remote(3)), manta.get(yields.options(num_returns=2).remote())
+    return [prec for prec, pid in inners if pid == os.getpid()], [prec for prec, pid in items if pid == os.getpid()], precision()
+manta.init(num_cpus=1, in_process=sys.argv[1] == "True")
+seen, items = set(), []
+while not seen or not items:        # until both have been run by their waiter
+    inners, some, mine = manta.get(outer.remote())
+    assert mine == 50, mine
+    seen.update(inners)
+    items = items or some
+print(seen, items, precision())
+""", in_process)
+    assert out.stdout == "{28} [28, 4] 28\n", out.stdout + out.stderr
+
+
 def test_functions_travel_as_values():
     @manta.remote
     def apply(f, x):
