@@ -39,6 +39,7 @@
 #include "task/nested.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -63,6 +64,13 @@
 
 static const char *stack_base;
 static size_t stack_most;
+
+bool nested_is_wanted(void)
+{
+    const char *said = getenv("MANTA_INLINE");
+
+    return !said || strcmp(said, "0") != 0;
+}
 
 void nested_begin(void)
 {

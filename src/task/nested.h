@@ -22,6 +22,9 @@ typedef struct nested_terms {
     int64_t left_ns; /* until its time is over; INT64_MAX: never */
 } nested_terms;
 
+/* What the user says: MANTA_INLINE=0 in the environment, and each call has a process of its own. */
+bool nested_is_wanted(void);
+
 /* Remembers where the stack of this process's first thread begins. */
 void nested_begin(void);
 

@@ -40,6 +40,7 @@
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/leader.h"
+#include "task/nested.h"
 #include "task/node.h"
 #include "task/object.h"
 #include "task/output.h"
@@ -364,7 +365,7 @@ static manta_status read_welcome(int keeper_pidfd)
     const void *total = wire_take(&w, sizeof rt->total);
     if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
-    rt->nests = wire_u32(&w) != 0 && rt->is_worker;
+    rt->nests = wire_u32(&w) != 0 && rt->is_worker && nested_is_wanted();
     rt->environment = wire_u32(&w);
     manta_status st = kind == PROTO_REFUSED ? read_refusal(in, n) : wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))

@@ -148,6 +148,17 @@ print(seen, items, precision())
     assert out.stdout == "{28} [28, 4] 28\n", out.stdout + out.stderr
 
 
+def test_calls_are_run_by_their_waiters_only_where_the_user_lets_them(python):
+    out = python("-c", """
+import os, manta
+manta.init(num_cpus=1)
+@manta.remote
+def deep(n): return [os.getpid(), *(manta.get(deep.remote(n - 1)) if n else [])]
+for _ in range(3): print(len(set(manta.get(deep.remote(5)))))
+""", env={"MANTA_INLINE": "0"})
+    assert out.stdout == "6\n" * 3, out.stdout + out.stderr
+
+
 def test_functions_travel_as_values():
     @manta.remote
     def apply(f, x):
