@@ -51,7 +51,12 @@ bool py_timeout(PyObject *seconds, int64_t *ms)
     *ms = MANTA_FOREVER;
     if (!seconds || seconds == Py_None) return true;
     double s = PyFloat_AsDouble(seconds);
-    if (s == -1.0 && PyErr_Occurred()) return false;
+    if (s == -1.0 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "timeout is %R, expected None or a number of seconds", seconds);
+        return false;
+    }
     if (isnan(s) || s < 0) {
         PyErr_Format(PyExc_ValueError, "timeout is %R, expected None or a number of seconds from 0 on",
                      seconds);

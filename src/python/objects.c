@@ -196,9 +196,10 @@ PyObject *py_wait_for(PyObject *self, PyObject *const *args, Py_ssize_t n)
     many m = {0};
     (void)self;
 
-    if (n != 3 || !PyList_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError,
-                            "wait() expects a list of ObjectRefs, num_returns and a timeout");
+    if (n != 3) return PyErr_Format(PyExc_TypeError, "wait() takes references, num_returns and a timeout");
+    if (!PyList_Check(args[0]) && !PyTuple_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "wait() expects a list of ObjectRefs, given %R",
+                            Py_TYPE(args[0]));
     Py_ssize_t want = PyLong_AsSsize_t(args[1]);
     if (PyErr_Occurred() || !py_timeout(args[2], &timeout_ms)) return NULL;
     if (!(held = PySequence_Tuple(args[0]))) return NULL;

@@ -350,10 +350,13 @@ def test_wait():
         manta.wait([a, a])
     with pytest.raises(ValueError):
         manta.wait([a], num_returns=2)
-    with pytest.raises(TypeError):
+    assert manta.wait((a,)) == ([a], [])
+    with pytest.raises(TypeError, match="list of ObjectRefs, given <class 'manta.ObjectRef'>"):
         manta.wait(a)
     with pytest.raises(TypeError):
         manta.get(1)
+    with pytest.raises(TypeError, match="timeout is '5', expected None or a number"):
+        manta.get(a, timeout="5")
     with pytest.raises(ValueError, match="timeout"):
         manta.get(a, timeout=-1)
 
