@@ -13,6 +13,7 @@
  * program sees how far it may run ahead. */
 #include "py.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,7 +52,18 @@ typedef struct told {
     char *bytes;
     Py_ssize_t n;
     manta_status code;
+    char type[64]; /* of the exception */
 } told;
+
+static void name_type(PyObject *type, char *out, size_t size)
+{
+    PyObject *name = type ? PyType_GetName((PyTypeObject *)type) : NULL;
+    const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+
+    snprintf(out, size, "%s", text ? text : "an exception");
+    Py_XDECREF(name);
+    PyErr_Clear();
+}
 
 /* Describes the exception that is set, and clears it; false: nothing can be said of it. Give it back with
  * told_release(). */
@@ -65,6 +77,7 @@ static bool told_of(manta_task *t, const char *name, told *out)
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (trace) PyException_SetTraceback(value, trace);
+    name_type(type, out->type, sizeof out->type);
     bool constructs = !manta_arg_i64(t, 0, &flags) && flags & PY_CALL_CONSTRUCTOR;
     PyObject *actor = flags & PY_CALL_METHOD ? manta_self(t) : NULL;
     PyObject *called = PyUnicode_FromFormat(constructs ? "%s.__init__" : "%s", name);
@@ -90,7 +103,7 @@ static void told_release(told *x)
 
 static manta_status fail_told(manta_task *t, const char *name, const told *x, bool ok)
 {
-    if (!ok) return manta_fail(MANTA_EINVAL, "%s raised an exception that cannot be described", name);
+    if (!ok) return manta_fail(MANTA_EINVAL, "%s raised %s, which cannot be described", name, x->type);
     return manta_fail_with(t, x->code, x->text, x->bytes, (size_t)x->n);
 }
 

@@ -114,6 +114,17 @@ def test_classes_with_manners_of_their_own(make):
         assert e.value.where == "here"
 
 
+def test_what_cannot_be_described_is_named():
+    @manta.remote
+    def odd():
+        class Hidden(Exception):
+            __dict__ = property(lambda self: 1 / 0)
+        raise Hidden("x")
+
+    with pytest.raises(exceptions.TaskError, match="odd raised Hidden, which cannot be described"):
+        manta.get(odd.remote())
+
+
 def test_a_group_of_exceptions_can_be_split():
     seen = []
     try:
