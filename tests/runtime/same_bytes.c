@@ -20,9 +20,9 @@
 #include <manta/trainer.h>
 
 #include "format/scratch.h"
-#include "net/tcp.h"
 #include "train/group_fixture.h"
-#include "train/session/feed.h"
+#include "train/members.h"
+#include "train/rank_steps.h"
 
 enum { EPOCHS = 2, MOST = 5 };
 
@@ -101,110 +101,50 @@ static void by_servers(const outcome *golden, const way *y)
 
 /* ---- processes that TF_CONFIG names ---- */
 
-/* A process of the cluster: its TF_CONFIG, the socket that it listens at, and where its
- * state goes. */
-typedef struct member {
-    char config[400];
-    int listener;
+/* The processes of one comparison, and where their states go, by rank. */
+typedef struct crowd {
+    const way *y;
     char *out;
-} member;
-
-typedef void be_fn(const way *y, const member *m);
-
-static void open_members(member *members, int n)
-{
-    char addresses[256] = "";
-    int port;
-
-    for (int i = 0; i < n; i++) {
-        tcp_place at;
-        assert_ok(tcp_resolve("127.0.0.1:0", &at));
-        assert_ok(tcp_listen(&at, &members[i].listener));
-        assert_ok(tcp_port(members[i].listener, &port));
-        snprintf(addresses + strlen(addresses), sizeof addresses - strlen(addresses), "%s\"127.0.0.1:%d\"",
-                 i ? "," : "", port);
-    }
-    for (int i = 0; i < n; i++) {
-        snprintf(members[i].config, sizeof members[i].config,
-                 "{\"cluster\":{\"worker\":[%s]},\"task\":{\"type\":\"worker\",\"index\":%d}}", addresses, i);
-    }
-}
+    size_t size; /* of a state */
+} crowd;
 
 /* Runs `be` in n processes and compares what they leave. */
-static void by_processes(const outcome *golden, const way *y, be_fn *be, const char *who)
+static void by_processes(const outcome *golden, const way *y, member_fn *be, const char *who)
 {
     size_t size = (size_t)y->n * golden->size;
     char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    member members[MOST];
-    pid_t pid[MOST];
-    int status;
+    crowd c = {.y = y, .out = all, .size = golden->size};
 
     assert_true(all != MAP_FAILED);
-    open_members(members, y->n);
-    for (int i = 0; i < y->n; i++) {
-        members[i].out = all + (size_t)i * golden->size;
-        assert_true((pid[i] = fork()) >= 0);
-        if (!pid[i]) be(y, &members[i]);
-    }
-    for (int i = 0; i < y->n; i++) {
-        assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
-        assert_int_equal(status, 0);
-        compare(golden, members[i].out, y, who);
-        close(members[i].listener);
-    }
+    assert_int_equal(members_run(&(members){.n = y->n, .be = be, .user = &c, .alarm_s = 100}), 0);
+    for (int i = 0; i < y->n; i++) compare(golden, all + (size_t)i * golden->size, y, who);
     munmap(all, size);
 }
 
-static _Noreturn void be_member(const way *y, const member *m)
+static void be_member(void *user, const member *me)
 {
-    training t = training_of(y);
-    char fd[16];
+    const crowd *c = user;
+    training t = training_of(c->y);
     outcome o;
 
-    alarm(100);
-    snprintf(fd, sizeof fd, "%d", m->listener);
-    setenv("MANTA_LISTEN_FD", fd, 1);
-    if (manta_cluster_open(&(manta_cluster_options){.tf_config = m->config, .timeout_ms = 60000}, &t.cluster))
-        _exit(2);
+    if (member_open_cluster(me, (manta_cluster_options){.timeout_ms = 60000}, &t.cluster)) _exit(2);
     o = train(&t);
     if (o.st) _exit(3);
-    memcpy(m->out, o.state, o.size);
+    memcpy(c->out + (size_t)me->rank * c->size, o.state, o.size);
     _exit(0);
 }
 
 /* ---- loops ---- */
 
-typedef manta_status step_fn(void *who, manta_session *s, const manta_feed *f);
-
 /* What manta_fit() does, with this rank's rows of every batch. */
-static manta_status drive(manta_session *s, int64_t batch, int rank, int ranks, step_fn *step, void *who)
+static manta_status drive(manta_session *s, int64_t batch, rank_steps r)
 {
-    const manta_column_spec *columns;
     manta_dataset *d = dataset();
-    manta_loader *l;
-    manta_batch b;
-    feed_map map;
-    int n_columns;
 
-    TRY(manta_loader_open(d, &(manta_loader_options){.batch_size = batch}, &l));
-    n_columns = manta_loader_columns(l, &columns);
-    TRY(feed_map_init(&map, s->m, true, n_columns, columns));
-    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
-        layout_run(&s->l, s->state)->epoch = epoch;
-        layout_run(&s->l, s->state)->step = 0;
-        manta_session_reset_metrics(s);
-        TRY(manta_loader_seek(l, epoch, 0));
-        while (manta_loader_next(l, &b)) {
-            manta_feed f = feed_of(&map, &b);
-            int64_t lo = f.count * rank / ranks, hi = f.count * (rank + 1) / ranks;
-            f = session_feed_rows(&f, lo, hi);
-            f.first = lo;
-            TRY(step(who, s, &f));
-        }
-        TRY(manta_loader_status(l));
-    }
-    apply_average(&s->l, &s->opt, s->state);
-    manta_loader_close(l);
+    TRY(manta_loader_open(d, &(manta_loader_options){.batch_size = batch}, &r.l));
+    r.s = s;
+    TRY(rank_steps_run(&r, (train_position){0}, EPOCHS));
+    manta_loader_close(r.l);
     manta_dataset_unref(d);
     return MANTA_OK;
 }
@@ -254,7 +194,11 @@ static manta_status replica_loop(manta_replica *r, void *user)
 {
     const mirrored *m = user;
 
-    TRY(drive(m->s, m->y->batch, manta_replica_rank(r), manta_replica_count(r), step_of_replica, r));
+    TRY(drive(m->s, m->y->batch,
+              (rank_steps){.rank = manta_replica_rank(r),
+                           .ranks = manta_replica_count(r),
+                           .who = r,
+                           .step = step_of_replica}));
     return manta_replica_commit(r, 1);
 }
 
@@ -290,11 +234,13 @@ static void by_strategy(const outcome *golden, const way *y)
 }
 
 /* Replicas that meet over the network. */
-static _Noreturn void be_replica(const way *y, const member *m)
+static void be_replica(void *user, const member *me)
 {
-    alarm(100);
-    setenv("TF_CONFIG", m->config, 1);
-    if (run_strategy(y, &(manta_strategy_options){.group.listener = m->listener}, m->out)) {
+    const crowd *c = user;
+
+    setenv("TF_CONFIG", me->config, 1);
+    if (run_strategy(c->y, &(manta_strategy_options){.group.listener = me->listener},
+                     c->out + (size_t)me->rank * c->size)) {
         fprintf(stderr, "%s\n", manta_error_text());
         _exit(3);
     }
@@ -320,7 +266,11 @@ static manta_status trainer_loop(manta_worker *w)
     FILE *f;
 
     TRY(manta_prepare_model(w, m, &compile, &so, &s));
-    TRY(drive(s, c->y.batch, manta_worker_rank(w), manta_worker_world_size(w), step_of_worker, w));
+    TRY(drive(s, c->y.batch,
+              (rank_steps){.rank = manta_worker_rank(w),
+                           .ranks = manta_worker_world_size(w),
+                           .who = w,
+                           .step = step_of_worker}));
     snprintf(path, sizeof path, "%s.%d", c->out, manta_worker_rank(w));
     f = fopen(path, "wb");
     if (!f || fwrite(s->state, 1, s->l.state_size, f) != s->l.state_size || fclose(f))

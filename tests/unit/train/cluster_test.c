@@ -1,17 +1,13 @@
 /* cluster_test.c - real processes of a cluster on loopback: the bytes of one
  * process, whoever dies where, and over a network that misbehaves. */
-#include <errno.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "net/chaos.h"
-#include "net/tcp.h"
 #include "train/cluster/cluster.h"
 #include "train/group_fixture.h"
+#include "train/members.h"
 
 enum { RANKS = 3, MAX_STATE = 1 << 20, PATIENCE_MS = 120000 };
 
@@ -35,10 +31,7 @@ typedef struct death {
 typedef struct cluster_run {
     int n;
     training t;
-    int door[RANKS];
-    char config[RANKS][512];
     legacy *left; /* by rank */
-    pid_t pid[RANKS];
     int deaths;
     /* of the first process of a rank */
     int victim; /* -1: nobody */
@@ -128,17 +121,15 @@ static bool look_ahead(void *user, manta_session *s, const manta_event *e)
     return true;
 }
 
-static void child(cluster_run *r, int rank, bool doomed)
+static void be_rank(void *user, const member *me)
 {
-    manta_cluster_options o = {
-        .tf_config = r->config[rank], .insecure_bulk = r->plain, .timeout_ms = PATIENCE_MS};
-    legacy *left = &r->left[rank];
+    const cluster_run *r = user;
+    manta_cluster_options o = {.insecure_bulk = r->plain, .timeout_ms = PATIENCE_MS};
+    bool doomed = me->rank == r->victim && me->deaths <= r->twice;
+    legacy *left = &r->left[me->rank];
     training t = r->t;
-    char fd[16];
     outcome out;
 
-    snprintf(fd, sizeof fd, "%d", r->door[rank]);
-    setenv("MANTA_LISTEN_FD", fd, 1);
     cluster_piece = 1; /* of the three blocks there are */
     if (doomed && r->plan.nth)
         crash_plan_set(&(crash_plan){.point = &cluster_crash_points[r->plan.point], .nth = r->plan.nth});
@@ -150,7 +141,7 @@ static void child(cluster_run *r, int rank, bool doomed)
         t.data = manta_dataset_map(dataset(), note_reading, NULL, 0, 0, NULL);
     }
     if (r->chaotic) chaos_begin(r->chaos);
-    left->st = manta_cluster_open(&o, &t.cluster);
+    left->st = member_open_cluster(me, o, &t.cluster);
     if (!left->st) {
         out = r->several ? several_calls(t.cluster, t.shards) : train(&t);
         left->st = out.st;
@@ -162,64 +153,13 @@ static void child(cluster_run *r, int rank, bool doomed)
     _exit(0);
 }
 
-static void start(cluster_run *r, int rank)
-{
-    bool doomed = rank == r->victim && r->deaths <= r->twice;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (!pid) {
-        alarm(PATIENCE_MS / 1000);
-        child(r, rank, doomed);
-    }
-    r->pid[rank] = pid;
-}
-
-static void open_doors(cluster_run *r)
-{
-    char addresses[256] = "";
-
-    for (int i = 0; i < r->n; i++) {
-        tcp_place at;
-        int port;
-        assert_ok(tcp_resolve("127.0.0.1:0", &at));
-        assert_ok(tcp_listen(&at, &r->door[i]));
-        assert_ok(tcp_port(r->door[i], &port));
-        snprintf(addresses + strlen(addresses), sizeof addresses - strlen(addresses), "%s\"127.0.0.1:%d\"",
-                 i ? "," : "", port);
-    }
-    for (int i = 0; i < r->n; i++) {
-        snprintf(r->config[i], sizeof r->config[i],
-                 "{\"cluster\":{\"worker\":[%s]},\"task\":{\"type\":\"worker\",\"index\":%d}}", addresses, i);
-    }
-}
-
 /* Starts all, starts again who is killed, and waits for the end of all. */
 static void run_cluster(cluster_run *r)
 {
-    int living = r->n;
-
     r->left =
         mmap(NULL, (size_t)r->n * sizeof *r->left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(r->left != MAP_FAILED);
-    open_doors(r);
-    for (int i = 0; i < r->n; i++) start(r, i);
-    while (living) {
-        int status, rank = 0;
-        pid_t pid = waitpid(-1, &status, 0);
-        if (pid < 0 && errno == EINTR) continue;
-        assert_true(pid > 0);
-        while (rank < r->n && r->pid[rank] != pid) rank++;
-        if (rank == r->n) continue;
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-            r->deaths++;
-            start(r, rank);
-            continue;
-        }
-        if (!WIFEXITED(status) || WEXITSTATUS(status)) fail_msg("rank %d ended with status %d", rank, status);
-        living--;
-    }
-    for (int i = 0; i < r->n; i++) close(r->door[i]);
+    r->deaths = members_run(&(members){.n = r->n, .be = be_rank, .user = r, .alarm_s = PATIENCE_MS / 1000});
 }
 
 static void assert_result(cluster_run *r, const outcome *expected, const char *what)
