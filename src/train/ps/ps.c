@@ -39,6 +39,7 @@
 #include "train/ps/ps.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -219,6 +220,7 @@ manta_status ps_attend(ps *p)
     int n = 0, servers = p->plan.servers, workers = p->plan.workers;
     manta_status st;
 
+    TRY(admit_workers(p)); /* those that came while a server was reached: the wait would not see them */
     for (int i = 0; i < servers; i++)
         fds[n++] = (struct pollfd){.fd = spawn_fd(&p->server[i].process), .events = POLLIN};
     for (int i = 0; i < workers; i++)
@@ -384,6 +386,18 @@ static void say_end(ps_link *l, const manta_error *why)
     }
 }
 
+/* Who is still connecting, as the successor of a worker that was lost in the last step, hears of
+ * no end, and nobody needs it. */
+static void end_unconnected(ps *p)
+{
+    for (int i = 0; i < PS_WORKERS; i++) {
+        if (!p->link[i].c) spawn_signal(&p->worker[i].process, SIGKILL);
+    }
+    for (int i = 0; i < PS_SERVERS; i++) {
+        if (!p->to[i].c) spawn_signal(&p->server[i].process, SIGKILL);
+    }
+}
+
 void ps_close(ps *p)
 {
     int64_t deadline = clock_deadline(LEAVE_MS);
@@ -393,6 +407,7 @@ void ps_close(ps *p)
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
     for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i], &p->failure);
     for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i], &p->failure);
+    end_unconnected(p);
     ps_end_children(p, deadline);
     for (int i = 0; i < PS_WORKERS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
