@@ -437,6 +437,8 @@ static manta_status run_call(manta_task *t, const char *name)
 
 /* ---- on a thread that is not its own ---- */
 
+static const char APART[] = "manta.apart";
+
 typedef struct apart {
     manta_task *t;
     const char *name;
@@ -457,7 +459,7 @@ static bool is_guest(const manta_task *t, const manta_task *outer)
 static manta_status run_call_apart(manta_task *t, const char *name)
 {
     apart a = {t, name, MANTA_EINVAL};
-    PyObject *call = PyLong_FromVoidPtr(&a), *done = call ? py_ask(PY_HOOK_APART, call, NULL) : NULL;
+    PyObject *call = PyCapsule_New(&a, APART, NULL), *done = call ? py_ask(PY_HOOK_APART, call, NULL) : NULL;
 
     Py_XDECREF(call);
     Py_XDECREF(done);
@@ -467,7 +469,7 @@ static manta_status run_call_apart(manta_task *t, const char *name)
 /* run_apart(call): what the hook calls. */
 PyObject *py_run_apart(PyObject *self, PyObject *call)
 {
-    apart *a = PyLong_AsVoidPtr(call);
+    apart *a = PyCapsule_GetPointer(call, APART);
     (void)self;
 
     if (!a) return NULL;
