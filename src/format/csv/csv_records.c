@@ -178,7 +178,7 @@ static manta_status read_fields(csv_records *r, size_t *end, int64_t *lines, pro
         if (p < r->n && !(r->means[b[p]] == ENDS_FIELD || r->means[b[p]] == ENDS_LINE))
             return fail_field(
                 r, s.quoted ? "bytes follow the closing quote, expected a delimiter or the end of the line"
-                            : "a quote inside an unquoted field, expected the field in quotes and "
+                            : "a quote stands inside an unquoted field, expected the field in quotes and "
                               "the quote written twice");
         TRY(add_span(r, s));
         if (p == r->n || r->means[b[p]] == ENDS_LINE) break;
