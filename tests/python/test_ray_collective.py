@@ -244,9 +244,19 @@ def test_who_does_not_come_is_named(ray, members):
         ray.get(lonely.join.remote(2, 0, "g", "gloo", 50), timeout=DEADLINE_S)
     with pytest.raises(TimeoutError, match="missing: rank 0"):
         ray.get(other.join.remote(2, 1, "g", "gloo", 50), timeout=DEADLINE_S)
-    ray.get([lonely.join.remote(2, 0, "g", "gloo", 2000), other.join.remote(2, 1, "g", "gloo", 2000)], timeout=DEADLINE_S)
+
+
+def test_a_rank_that_does_not_take_part_is_not_waited_for_beyond_the_limit(ray, members):
+    pair, limit_ms, are_together = members(2, None), 250, False
+    while not are_together:         # the limit holds for meeting too: a busy machine wants a longer one
+        limit_ms *= 2
+        refs = [m.join.remote(2, i, "g", "gloo", limit_ms) for i, m in enumerate(pair)]
+        ray.wait(refs, num_returns=2)
+        are_together = ray.get([m.call.remote("is_group_initialized", "g") for m in pair]) == [True, True]
+        if not are_together:
+            ray.get([m.call.remote("destroy_collective_group", "g") for m in pair])
     with pytest.raises(TimeoutError):
-        ray.get(lonely.call.remote("barrier", "g"), timeout=DEADLINE_S)
+        ray.get(pair[0].call.remote("barrier", "g"), timeout=DEADLINE_S)
 
 
 def test_names_ranks_and_backends_that_are_refused(ray, members, collective):
@@ -274,7 +284,7 @@ def test_names_ranks_and_backends_that_are_refused(ray, members, collective):
         ray.get(two.call.remote("barrier", "g"))
     with pytest.raises(RuntimeError, match="actors and tasks"):
         collective.init_collective_group(1, 0)
-    refs = [m.join.remote(2 + i, i, "sizes", "gloo", 2000) for i, m in enumerate((one, two))]
+    refs = [m.join.remote(2 + i, i, "sizes") for i, m in enumerate((one, two))]
     with pytest.raises(ValueError, match="rank 1 is in a group of 3"):
         ray.get(refs[1], timeout=DEADLINE_S)
 
