@@ -102,6 +102,7 @@ static manta_status after_fork_child(void *user, const char *environment)
     py->pid = getpid();
     py->life = ++py->lives;
     py->main_thread = (unsigned long)pthread_self();
+    py->main_tid = gettid();
     py_drops_forget();
     py_titles_in_worker();
     text = environment ? PyUnicode_FromString(environment) : Py_NewRef(Py_None);

@@ -133,6 +133,7 @@ static int module_exec(PyObject *module)
     Py_INCREF(module); /* the state outlives the module's dictionary: references may go after it */
     s->pid = getpid();
     s->main_thread = (unsigned long)pthread_self();
+    s->main_tid = gettid();
     bool ok = (s->functions = PyDict_New()) && (s->coroutine = type_named("CoroutineType")) &&
               (s->async_generator = type_named("AsyncGeneratorType")) &&
               (s->generator = type_named("GeneratorType")) &&

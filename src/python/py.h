@@ -79,6 +79,7 @@ typedef struct py_state {
     bool has_loop; /* the actor that this process is has coroutines */
     int pid; /* of the process that this is */
     unsigned long main_thread;
+    int main_tid; /* the same thread, as the kernel knows it */
 } py_state;
 
 extern py_state *py; /* NULL before the module was made */
@@ -359,6 +360,14 @@ void py_mind_term(void);
 void py_await_interrupt(void);
 /* Interrupts a call that was cancelled, if it runs here and is no method of an actor. */
 bool py_interrupt_call(uint64_t task);
+
+/* ---- nudge.c ---- */
+
+/* From now on, until py_nudge_end(), the first thread is woken again and again from whatever it waits in. */
+void py_nudge_begin(void);
+void py_nudge_end(void);
+
+/* ---- hooks.c and node.c ---- */
 
 /* From now on a process that the program forks knows that it has no part in the runtime. */
 void py_mind_forks(void);

@@ -341,6 +341,20 @@ static void running_begin(running *r, manta_task *t)
     if (manta_task_is_cancelled(t)) (void)py_interrupt_call(r->task);
 }
 
+static bool is_on_first_thread(const running *r)
+{
+    return (unsigned long)r->thread == py->main_thread;
+}
+
+/* Whether a call of the first thread was told that it is cancelled, and has not ended. */
+static bool is_first_thread_told(void)
+{
+    const running *r = all_running;
+
+    while (r && !(r->is_told && is_on_first_thread(r))) r = r->next;
+    return r != NULL;
+}
+
 /* A cancel that came too late must not interrupt the next call. */
 static void running_end(const running *r)
 {
@@ -348,6 +362,7 @@ static void running_end(const running *r)
 
     while (*at && *at != r) at = &(*at)->next;
     if (*at) *at = r->next;
+    if (r->is_told && is_on_first_thread(r) && !is_first_thread_told()) py_nudge_end();
     if (PyErr_Occurred() || r->is_method || PyErr_CheckSignals() == 0) return;
     PyErr_Clear();
 }
@@ -520,10 +535,12 @@ bool py_interrupt_call(uint64_t task)
     if (!r || r->is_method) return false;
     if (r->is_told) return true;
     r->is_told = true;
-    if ((unsigned long)r->thread == py->main_thread)
+    if (is_on_first_thread(r)) {
         (void)pthread_kill(r->thread, SIGINT); /* which also ends a sleep */
-    else
+        py_nudge_begin(); /* and one that begins just now */
+    } else {
         (void)PyThreadState_SetAsyncExc((unsigned long)r->thread, PyExc_KeyboardInterrupt);
+    }
     return true;
 }
 
@@ -533,9 +550,7 @@ void py_await_interrupt(void)
 {
     const running *r = current && keeps_values ? find_running(manta_task_id(current)) : NULL;
 
-    if (!r || r->is_method || (unsigned long)r->thread != py->main_thread ||
-        !manta_task_is_cancelled(current))
-        return;
+    if (!r || r->is_method || !is_on_first_thread(r) || !manta_task_is_cancelled(current)) return;
     for (int i = 0; i < MOST_AWAITED && !r->is_told; i++) {
         PyThreadState *left = PyEval_SaveThread();
         (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);

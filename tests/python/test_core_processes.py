@@ -416,6 +416,35 @@ def test_a_cancel_that_is_heard_before_the_call_begins(python):
     assert out.stdout == "fine\n", out.stderr
 
 
+ASLEEP = """
+import os, sys, time
+import manta
+path = sys.argv[1] + "/begun"
+os.mkfifo(path)
+@manta.remote
+def f(i):
+    with open(path, "wb") as begun: begun.write(b"x")
+    until = time.perf_counter() + i % 40 * 15e-6
+    while time.perf_counter() < until: pass
+    time.sleep(3600)
+manta.init(num_cpus=1)
+for i in range(200):
+    ref = f.remote(i)
+    with open(path, "rb") as begun: begun.read(1)
+    manta.cancel(ref)
+    try: manta.get(ref, timeout=60)
+    except manta.exceptions.CancelledError: continue
+    raise SystemExit("it was not cancelled")
+print("fine")
+"""
+
+
+def test_a_cancel_that_comes_as_the_call_goes_to_sleep(python, tmp_path):
+    """Behind the interpreter's last look for signals and before the system call, where a signal ends nothing."""
+    out = python("-c", ASLEEP, tmp_path)
+    assert out.stdout == "fine\n", out.stdout + out.stderr
+
+
 THREADS = """
 import os, sys, time
 import {module}
