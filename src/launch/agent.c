@@ -400,6 +400,7 @@ static void run_agent(void *ctx)
     (void)ctx;
     signal(SIGPIPE, SIG_IGN);
     if (open_signals(&a.signals)) _exit(1);
+    proc_raise_files(RLIM_INFINITY, &a.files); /* four for each rank */
     talk_init(&a.t, 0, 1, false);
     agent_run(&a);
     _exit(0);

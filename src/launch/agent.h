@@ -20,6 +20,7 @@
 
 #include "launch/address.h"
 #include "launch/talk.h"
+#include "os/proc.h"
 #include "os/spawner.h"
 
 typedef struct agent_rank {
@@ -42,6 +43,7 @@ typedef struct agent {
     json_t *go; /* what to run; NULL: not yet */
     bool bye; /* the launcher has nothing more to say */
     bool alone; /* it is gone, or silent */
+    struct rlimit files; /* of open files, as it was: what ranks have */
     bool asked; /* a signal has asked this host to end: it does when no rank is left */
     int64_t deadline; /* when ranks that were asked to end are killed; CLOCK_NEVER: they were not */
 } agent;

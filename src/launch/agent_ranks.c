@@ -153,6 +153,7 @@ manta_status agent_start_rank(agent *a, agent_rank *r)
                                         .standard = (int[]){SPAWN_NULL, fds[0][1], fds[1][1]},
                                         .keep = (int[]){r->listener, a->key},
                                         .n_keep = 2,
+                                        .files = &a->files,
                                         .own_session = true},
                      &r->child);
     for (int i = 0; i < 2; i++) {

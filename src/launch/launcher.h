@@ -24,6 +24,7 @@
 #include "launch/lines.h"
 #include "launch/route.h"
 #include "launch/talk.h"
+#include "os/proc.h"
 #include "os/spawner.h"
 
 typedef enum host_state {
@@ -75,6 +76,7 @@ typedef struct launcher {
     sink sinks[2];
     sink *error; /* the one of the two that standard error goes to */
     int signals; /* a signalfd */
+    struct rlimit files; /* of open files, as it was; all zero: not raised */
     int64_t start_deadline;
     bool failed; /* to start, or a host was lost */
     int culprit; /* the first rank that failed; -1: none */

@@ -37,7 +37,7 @@
 #include "os/program.h"
 #include "os/sys.h"
 
-enum { MOST_RANKS = 4096, LIST_SIZE = 1 << 20, ENOUGH_RESTARTS = 3 };
+enum { MOST_RANKS = 4096, MOST_FILES = 65536, LIST_SIZE = 1 << 20, ENOUGH_RESTARTS = 3 };
 
 /* ---- hosts ---- */
 
@@ -132,6 +132,7 @@ static manta_status allocate_nodes(launcher *l)
     st = program_run(&(program_options){.argv = (const char *const *)words.at,
                                         .standard = (int[]){in[0], out[1], SPAWN_PARENTS},
                                         .own_session = true,
+                                        .files = &l->files,
                                         .outlives = true},
                      &l->allocation);
     route_release_words(&words);
@@ -382,7 +383,10 @@ manta_status launcher_open(launcher *l, const manta_launch_options *o, bool allo
     TRY(check_options(o));
     TRY(hold_standards());
     open_sinks(l);
-    if (allocate) TRY(open_signals(l));
+    if (allocate) {
+        TRY(open_signals(l));
+        proc_raise_files(MOST_FILES, &l->files); /* four for each host */
+    }
     TRY(find_hosts(l, allocate));
     TRY(place_ranks(l));
     TRY(check_size(l));
@@ -417,6 +421,7 @@ void launcher_close(launcher *l)
     close_fd(&l->hold); /* salloc's command ends, and with it the allocation */
     (void)spawn_end(&l->allocation, clock_deadline(10000));
     close_fd(&l->signals);
+    proc_restore_files(MOST_FILES, &l->files);
     for (int i = 0; i < 2; i++) sink_close(&l->sinks[i]);
     route_release_hosts(&l->list);
     mem_free(l->hosts);
@@ -464,6 +469,7 @@ manta_status launcher_start_host(launcher *l, launch_host *h)
     st = program_run(&(program_options){.argv = (const char *const *)words.at,
                                         .standard = (int[]){fds[0][0], fds[1][1], fds[2][1]},
                                         .own_session = true,
+                                        .files = &l->files,
                                         /* An agent of this host ends what it has started when its input ends;
                                            killed with us it could not. */
                                         .outlives = l->way == ROUTE_HERE || l->way == ROUTE_POD},

@@ -103,7 +103,6 @@ manta_status program_start_apart(const char *path, char *const argv[], int fd, p
 typedef struct child {
     const program_options *o;
     const char *variable, *value; /* NULL: none */
-    const struct rlimit *files; /* NULL: ours */
     int tell; /* close-on-exec: what is written there is why it could not be */
 } child;
 
@@ -112,7 +111,7 @@ static bool become_program(const child *c)
     const program_options *o = c->o;
 
     for (int i = 0; i < o->n_keep; i++) (void)os->fcntl(o->keep[i], F_SETFD, 0);
-    if (c->files && c->files->rlim_max) (void)setrlimit(RLIMIT_NOFILE, c->files);
+    if (o->files && o->files->rlim_max) (void)setrlimit(RLIMIT_NOFILE, o->files);
     if (o->folder && chdir(o->folder)) return false;
     if (c->variable && setenv(c->variable, c->value, 1)) return false;
     execvpe(o->argv[0], (char *const *)(uintptr_t)o->argv, o->environment ? o->environment : environ);
@@ -177,9 +176,10 @@ manta_status program_start(const char *const *argv, const char *variable, const 
     program_options o = {.argv = argv,
                          .standard = (int[]){SPAWN_NULL, SPAWN_PARENTS, SPAWN_PARENTS},
                          .keep = keep,
-                         .n_keep = n_keep};
+                         .n_keep = n_keep,
+                         .files = files};
 
-    return start_child(&(child){.o = &o, .variable = variable, .value = value, .files = files}, out);
+    return start_child(&(child){.o = &o, .variable = variable, .value = value}, out);
 }
 
 manta_status program_run(const program_options *o, spawn_child *out)

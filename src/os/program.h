@@ -31,7 +31,7 @@ manta_status program_start_apart(const char *path, char *const argv[], int fd, p
 
 /* Starts argv[0], looked for as execvp() does, as a child that dies with the calling thread: no
  * input, our output and error, signals at their defaults, and of our descriptors those in keep[0 .. n_keep).
- * `variable` of its environment is set to `value`. `files`: its limit of open files; NULL, or all zero: ours.
+ * `variable` of its environment is set to `value`. `files`: as in program_options.
  * Waits until the program runs. *out: as of spawn_start(). Failures as above. */
 manta_status program_start(const char *const *argv, const char *variable, const char *value,
                            const struct rlimit *files, const int *keep, int n_keep,
@@ -44,6 +44,7 @@ typedef struct program_options {
     const int *standard; /* its 0, 1 and 2, as of spawn_options; NULL: ours */
     const int *keep; /* of our descriptors those that it has, under the same numbers */
     int n_keep; /* at most PROGRAM_KEEPS */
+    const struct rlimit *files; /* its limit of open files; NULL, or all zero: ours */
     bool own_session; /* it leads a session, and so a process group, of its own */
     bool outlives; /* it does not die with the calling thread */
 } program_options;

@@ -289,6 +289,15 @@ def test_a_host_that_cannot_be_started_leaves_our_input_alone(environment, tmp_p
     assert (tmp_path / "input").read_bytes() == b""
 
 
+@pytest.mark.parametrize("where", ["hosts", "this host"])
+def test_the_soft_limit_of_open_files_is_no_limit_of_hosts_or_ranks(environment, tmp_path, hosts, where):
+    """Launcher and agent take as many as they may. What they start has the limit that there was."""
+    words = hosts(*(f"h{i}" for i in range(20))) if where == "hosts" else ("launch", "-n", 20)
+    run = subprocess.run(["sh", "-c", 'ulimit -Sn 40; exec "$0" "$@"', PROGRAM, *map(str, words), "--no-prefix", "--", "sh", "-c", "ulimit -Sn"],
+                         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", "40\n" * 20)
+
+
 def test_a_wait_for_nodes_can_be_given_up(start, tmp_path):
     """salloc, which waits in the queue, is asked to end: killed it would leave its request there."""
     (tmp_path / "salloc").write_text("#!/bin/sh\ntrap 'echo revoked > end; exit 1' TERM\n: > queued\nfor i in $(seq 6000); do sleep 0.1; done\n")
