@@ -35,6 +35,8 @@ PYTHON_VENV = ROOT / "build" / "venv-python"        # what tests/python needs
 CORES = len(os.sched_getaffinity(0))
 TESTS_AT_ONCE = CORES + 1       # many do little but wait
 SOURCE_FOLDERS = ["src", "include", "tests", "examples", "bench"]
+HANGS_S = 600           # of a test of pytest: its stack is shown then, and nothing is ended
+NO_WORLD = 77           # tests/hosts/world.py: there can be no namespaces here
 
 
 class StageFailed(Exception):
@@ -49,7 +51,7 @@ class Stage:
         self.options = options
         self.passed = self.failed = self.skipped = 0
         self.notes = []
-        self.evidence = []      # what failing tests printed
+        self.evidence = []      # of failing tests, name and what they printed
         self.lock = threading.Lock()
         LOGS.mkdir(parents=True, exist_ok=True)
         self.path = LOGS / f"{name}.log"
@@ -198,19 +200,41 @@ def ctest(stage, folder, *options, env=None, wrap=()):
     stage.add(passed, failed or (1 if rc else 0), skipped)
     for name, output in bad:
         stage.notes.append(f"failed: {name}")
-        stage.evidence.append(output)
+        stage.evidence.append((name, output))
 
 
-def take_report(stage, report, rc):
-    """Adds what a pytest run wrote to its JUnit file, and names the tests that failed."""
+def tests_that_hung(text):
+    """Names of the tests that pytest's log shows at work when its patience (faulthandler_timeout) was over."""
+    found = []
+    for dump in re.split(r"Timeout \(\d+:\d\d:\d\d\)!$", text, flags=re.M)[1:]:
+        rows = re.findall(r'^  File "\S*/(test_\w+)\.py", line \d+ in (test_\w+)$', dump, re.M)
+        found += [f"{module}.{function}" for module, function in rows if f"{module}.{function}" not in found]
+    return found
+
+
+def run_pytest(stage, python, name, *arguments, env, timeout_s, before=()):
+    """Runs pytest, adds what it wrote to its JUnit file, and names the tests that failed; its exit status."""
+    report = LOGS / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    begin = stage.path.stat().st_size
+    rc = stage.run(*before, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={HANGS_S}",
+                   f"--junitxml={report}", *arguments, env={"PYTHONDONTWRITEBYTECODE": "1", **env}, timeout_s=timeout_s)
+    if rc == NO_WORLD and before:
+        return rc
     passed, failed, skipped, bad = pytest_counts(report) if report.is_file() else (0, 0, 0, [])
     stage.add(passed, failed, skipped)
-    for name, output in bad:
-        stage.notes.append(f"failed: {name}")
-        stage.evidence.append(output)
+    for test, output in bad:
+        stage.notes.append(f"failed: {test}")
+        stage.evidence.append((test, output))
     if rc and not failed:
+        with open(stage.path, encoding="utf-8", errors="replace") as log:
+            log.seek(begin)
+            text = log.read()
         stage.add(failed=1)
-        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
+        stage.notes.append(f"{name}: " + ("no test was found" if rc == 5 else f"pytest ended with status {rc}"))
+        stage.notes += [f"{name}: it was in {test} for more than {HANGS_S} s" for test in tests_that_hung(text)]
+        stage.evidence.append((name, text))
+    return rc
 
 
 def stage_gcc(stage):
@@ -356,7 +380,8 @@ def stage_fuzz(stage):
         with open(LOGS / f"{program.name}.log", "w", encoding="utf-8") as log:
             ok = fuzz_one(stage, folder, program, log)
         if not ok:
-            stage.evidence.append((LOGS / f"{program.name}.log").read_text(encoding="utf-8", errors="replace"))
+            text = (LOGS / f"{program.name}.log").read_text(encoding="utf-8", errors="replace")
+            stage.evidence.append((program.name, text))
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:      # a fuzzer keeps one core busy
         list(pool.map(one, programs))
@@ -391,13 +416,9 @@ def pytest(stage, marks, timeout_s, env=None):
     if python is None:
         stage.add(skipped=1)
         return
-    report = LOGS / f"{stage.name}.xml"
-    report.unlink(missing_ok=True)
     # One file's tests stay together: what they make is theirs alone.
-    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", TESTS_AT_ONCE, "--dist", "loadfile",
-                   "-m", marks, f"--junitxml={report}", "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
-                                     "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
-    take_report(stage, report, rc)
+    run_pytest(stage, python, stage.name, "-n", TESTS_AT_ONCE, "--dist", "loadfile", "-m", marks, "tests/cli",
+               env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder), **(env or {})}, timeout_s=timeout_s)
 
 
 def python_tests(stage, folder, name, *options, python=None, tests="tests/python", env=None, timeout_s=2400):
@@ -406,13 +427,8 @@ def python_tests(stage, folder, name, *options, python=None, tests="tests/python
     if python is None:
         stage.add(skipped=1)
         return
-    report = LOGS / f"{name}.xml"
-    report.unlink(missing_ok=True)
-    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", TESTS_AT_ONCE, "--dist", "loadfile",
-                   f"--junitxml={report}", *options, tests,
-                   env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder),
-                        "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
-    take_report(stage, report, rc)
+    run_pytest(stage, python, name, "-n", TESTS_AT_ONCE, "--dist", "loadfile", *options, tests,
+               env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder), **(env or {})}, timeout_s=timeout_s)
 
 
 def sanitizer_runtime():
@@ -489,15 +505,11 @@ def stage_hosts(stage):
     if stage.options.hosts and stage.run("tools/setup.sh", "hosts") != 0:
         stage.add(failed=1)
         stage.notes.append("packages of group hosts of tools/packages.txt could not be installed")
-    report = LOGS / "hosts.xml"
-    report.unlink(missing_ok=True)
-    rc = stage.run(sys.executable, "tests/hosts/world.py", python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
-                   "tests/hosts", env={"MANTA_BIN": str(folder / "manta"), "PYTHONDONTWRITEBYTECODE": "1"}, timeout_s=900)
-    if rc == 77:
+    rc = run_pytest(stage, python, "hosts", "tests/hosts", env={"MANTA_BIN": str(folder / "manta")}, timeout_s=900,
+                    before=(sys.executable, "tests/hosts/world.py"))
+    if rc == NO_WORLD:
         stage.add(skipped=1)
         stage.notes.append("this machine allows no network namespaces")
-        return
-    take_report(stage, report, rc)
 
 
 SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched_sim|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
@@ -549,7 +561,7 @@ def stage_soak(stage):
     stage.add(counts[0], counts[1])
     stage.notes += [f"failed: seed {s}; the program is in {kept.relative_to(ROOT)}" for s in counts[2]]
     if counts[1]:
-        stage.evidence.append(text)
+        stage.evidence.append(("soak_runtime", text))
 
 
 ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_soak, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz,
@@ -592,7 +604,8 @@ def arguments():
 
 def show_failure(stage):
     """The end of what the failing tests printed, or of the stage's log where that is not known."""
-    for text in stage.evidence[:5] or [stage.path.read_text(encoding="utf-8", errors="replace")]:
+    for name, text in stage.evidence[:5] or [("the log", stage.path.read_text(encoding="utf-8", errors="replace"))]:
+        print(f"    {name} ends so:")
         for line in text.splitlines()[-40:]:
             print(f"    | {line}")
     print(f"    the whole log: {stage.path.relative_to(ROOT)}")

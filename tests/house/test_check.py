@@ -1,8 +1,12 @@
 """The counting of ./check: it must not call a crash a success."""
+import contextlib
+import io
 import pathlib
 import re
+import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from support import ROOT, run
 import check
@@ -59,6 +63,15 @@ class Counts(unittest.TestCase):
             self.assertEqual(check.pytest_counts(path), (1, 2, 1, [
                 ("tests.python.test_a.bad", "what it printed\nassert 1 == 2"), ("tests.python.test_b.begun", "no fixture")]))
 
+    def test_a_test_that_hung_is_named_by_its_stack(self):
+        log = ('....Timeout (0:10:00)!\nThread 0x1 (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line 1 in wait\n'
+               '\nThread 0x2 (most recent call first):\n  File "/x/tests/python/conftest.py", line 40 in until\n'
+               '  File "/x/tests/python/test_a.py", line 7 in helper\n  File "/x/tests/python/test_a.py", line 9 in test_one\n'
+               '  File "/x/site-packages/pluggy/_callers.py", line 3 in test_nothing\n'
+               '.....Timeout (0:10:00)!\nThread 0x2 (most recent call first):\n  File "/x/tests/python/test_b.py", line 2 in test_two\n')
+        self.assertEqual(check.tests_that_hung(log), ["test_a.test_one", "test_b.test_two"])
+        self.assertEqual(check.tests_that_hung('  File "/x/test_a.py", line 9 in test_one\n'), [])
+
     def test_unittest(self):
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nOK (skipped=1)\n"), (4, 0, 1))
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nFAILED (failures=1, errors=2)\n"), (2, 3, 0))
@@ -84,6 +97,49 @@ class Counts(unittest.TestCase):
         done = run("python3", ROOT / "tools" / "check.py", "no-such-stage")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no stage is called no-such-stage", done.stderr)
+
+
+PYTEST = """
+import pathlib, sys
+report, how = next(a.partition("=")[2] for a in sys.argv if a.startswith("--junitxml=")), sys.argv[-1]
+print("the output of", how)
+if how == "dies":
+    sys.exit(3)
+failure = "<failure>assert 1 == 2</failure>" if how == "fails" else ""
+pathlib.Path(report).write_text(f'<testsuite><testcase classname="test_a" name="test_one">{failure}</testcase></testsuite>')
+sys.exit(how == "fails")
+"""
+
+
+class Pytest(unittest.TestCase):
+    """Several runs of pytest in one stage: what is shown is of the one that failed, whatever ran after it."""
+
+    def run_stage(self, *hows):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "pytest"
+            program.write_text(f"#!{sys.executable}\n{PYTEST}")
+            program.chmod(0o755)
+            with mock.patch.object(check, "LOGS", pathlib.Path(folder)):
+                stage = check.Stage("python", None)
+                for how in hows:
+                    check.run_pytest(stage, program, how, how, env={}, timeout_s=240)
+                stage.log.close()
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown), mock.patch.object(check, "ROOT", pathlib.Path(folder)):
+                check.show_failure(stage)
+        return stage, shown.getvalue()
+
+    def test_a_test_that_failed_in_the_first_run(self):
+        stage, shown = self.run_stage("fails", "passes")
+        self.assertEqual((stage.passed, stage.failed, stage.notes), (1, 1, ["failed: test_a.test_one"]))
+        self.assertIn("test_a.test_one", shown)
+        self.assertIn("assert 1 == 2", shown)
+
+    def test_a_first_run_that_died(self):
+        stage, shown = self.run_stage("dies", "passes")
+        self.assertEqual((stage.passed, stage.failed, stage.notes), (1, 1, ["dies: pytest ended with status 3"]))
+        self.assertIn("the output of dies", shown)
+        self.assertNotIn("the output of passes", shown)
 
 
 if __name__ == "__main__":
