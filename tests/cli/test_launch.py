@@ -142,10 +142,11 @@ def open_unread(what):
 
 
 def await_standstill(count, run):
-    """Until the rank, which counts its lines in a file, has written none for a second."""
+    """Until the rank, which counts its lines in a file, has written some, and then none for a second."""
+    wait_until(count.exists)
     before = None
-    while before is None or before != (count.exists() and count.stat().st_size):
-        before = count.exists() and count.stat().st_size
+    while before != count.stat().st_size:
+        before = count.stat().st_size
         assert run.poll() is None
         time.sleep(1)
 
