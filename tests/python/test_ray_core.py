@@ -423,16 +423,17 @@ def test_calls_beyond_the_limit_are_refused_where_they_are_made(ray, tmp_path):
             return n
 
     s = Slow.options(max_pending_calls=2).remote()
-    go, refs, refused = str(tmp_path / "go"), [], 0
-    while len(refs) < 6:            # what a program does that backs off
+    refs, refused = [], 0
+    while len(refs) < 6:            # what a program does that backs off; two calls each wait for one file
         try:
-            refs.append(s.wait.remote(go, len(refs)))
+            refs.append(s.wait.remote(str(tmp_path / f"go{len(refs) // 2}"), len(refs)))
         except ray.exceptions.PendingCallsLimitExceeded:
+            (tmp_path / f"go{refused}").touch()
             refused += 1
-            open(go, "w").close()
             ray.wait(refs, num_returns=len(refs))
-    assert refused >= 2 and ray.get(refs) == list(range(6))
-    os.unlink(go)
+    (tmp_path / "go2").touch()
+    assert refused == 2 and ray.get(refs) == list(range(6))
+    go = str(tmp_path / "go")
 
     @ray.remote(num_cpus=0)
     def call(s):                    # a handle that came from elsewhere has the limit too, for this caller

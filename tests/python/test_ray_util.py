@@ -42,18 +42,20 @@ import manta.ray as ray
 ray.init(num_cpus=1)
 @ray.remote
 class A:
-    def f(self, driver, go):
+    def f(self, driver, submitted, go):
+        while not os.path.exists(submitted): time.sleep(0.01)
         os.kill(driver, signal.SIGINT)
         while not os.path.exists(go): time.sleep(0.01)
         return "done"
-pool, go = ray.util.ActorPool([A.remote()]), sys.argv[1]
+pool, submitted, go = ray.util.ActorPool([A.remote()]), *sys.argv[1:]
+pool.submit(lambda a, v: a.f.remote(*v), (os.getpid(), submitted, go))
 try:
-    pool.submit(lambda a, v: a.f.remote(*v), (os.getpid(), go))
+    open(submitted, "w").close()        # a submit() that is interrupted may lose its call
     print(pool.{take}())
 except KeyboardInterrupt:
     open(go, "w").close()
 print(pool.has_next(), pool.{take}(), pool.has_next(), pool.has_free())
-""", tmp_path / "go")
+""", tmp_path / "submitted", tmp_path / "go")
     assert out.stdout == "True done False True\n", out.stdout + out.stderr
 
 

@@ -208,7 +208,7 @@ def test_a_loop_that_looks_often_is_not_sent_answers_that_it_does_not_wait_for(f
             assert len(train.get_all_reported_checkpoints(timeout_s=0)) <= 1
         go.touch()
         notes = os.path.join(train.get_context().get_trial_dir(), "validations.jsonl")
-        while "VALIDATED" not in open(notes).read():
+        while not os.path.exists(notes) or "VALIDATED" not in open(notes).read():      # the driver may not have begun with it
             threading.Event().wait(0.01)
         for n in range(2000):
             train.report({"text": "y" * 1000})
