@@ -20,6 +20,7 @@
 #include "task/proto.h"
 
 #define LOCK_LIMIT_MS 2000 /* nobody holds the lock for longer than a few system calls */
+#define FOLDER_MOST   80 /* bytes of the folder's path; names in it have at most 24 */
 
 const char *node_socket_base = "/tmp";
 
@@ -80,7 +81,7 @@ static manta_status folder_at_home(char path[NODE_SOCKET_PATH], bool make)
     if (gethostname(host, sizeof host - 1)) snprintf(host, sizeof host, "host");
     int n = snprintf(path, NODE_SOCKET_PATH, "%s%s/manta/run-%s", is_set ? cache : home,
                      is_set ? "" : "/.cache", host);
-    if (n >= NODE_SOCKET_PATH - 20)
+    if (n > FOLDER_MOST)
         return manta_fail(MANTA_EINVAL,
                           "%s is another user's, and the cache folder %s is too long for a socket: a shorter "
                           "XDG_RUNTIME_DIR helps",
@@ -96,7 +97,7 @@ manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
     int n = is_set ? snprintf(path, NODE_SOCKET_PATH, "%s/manta", base)
                    : snprintf(path, NODE_SOCKET_PATH, "%s/manta-%u", node_socket_base, (unsigned)geteuid());
 
-    if (n >= NODE_SOCKET_PATH - 20)
+    if (n > FOLDER_MOST)
         return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
     if (!is_set && is_taken(path)) return folder_at_home(path, make);
     return make_folder(path, make);

@@ -74,6 +74,29 @@ static void only_a_folder_of_ours_alone(void **state)
     assert_true(!strncmp(path, "/tmp/manta-", 11));
 }
 
+static void the_longest_folder_has_whole_names(void **state)
+{
+    char base[96], path[NODE_SOCKET_PATH], found[NODE_SOCKET_PATH];
+    int fd, in;
+    (void)state;
+
+    for (int n = 79; n <= 82; n++) { /* bytes of base/manta */
+        int width = n - (int)strlen(own) - 7;
+        snprintf(base, sizeof base, "%s/%0*d", own, width, 0);
+        assert_int_equal(mkdir(base, 0700), 0);
+        setenv("XDG_RUNTIME_DIR", base, 1);
+        if (n > 80) {
+            assert_int_equal(node_socket_open(NODE_SOCKET_MAIN, path, &fd), MANTA_EINVAL);
+            continue;
+        }
+        assert_int_equal(node_socket_open(NODE_SOCKET_MAIN, path, &fd), MANTA_OK);
+        assert_string_equal(path + n, "/" NODE_SOCKET_MAIN);
+        assert_int_equal(node_socket_connect_main(found, &in), MANTA_OK);
+        assert_string_equal(found, path);
+        socket_close_all((int[]){in, fd}, 2);
+    }
+}
+
 /* Where the name is taken nodes are found elsewhere, in a folder that nobody else can take. */
 static void a_taken_name_is_gone_round(void **state)
 {
@@ -185,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_a_folder_of_ours_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_longest_folder_has_whole_names, setup, teardown),
         cmocka_unit_test_setup_teardown(a_taken_name_is_gone_round, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_dead_is_swept, setup, teardown),
         cmocka_unit_test_setup_teardown(every_call_fails_once, setup, teardown),
