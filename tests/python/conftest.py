@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -69,6 +70,13 @@ def module_node():
     manta.init(num_cpus=2)
     yield
     manta.shutdown()
+
+
+@pytest.fixture
+def short_path():
+    """A folder like tmp_path with a short name, whatever TMPDIR and the test are called: that of a socket in it has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="manta-", dir="/tmp") as folder:
+        yield pathlib.Path(folder)
 
 
 @pytest.fixture

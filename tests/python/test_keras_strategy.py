@@ -87,9 +87,9 @@ else:
 
 
 @pytest.mark.sanitized
-def test_ranks_hear_what_the_others_do(tmp_path):
+def test_ranks_hear_what_the_others_do(short_path):
     """A step goes with the end of an epoch and with nothing else; a rank that has left is named."""
-    address = f"unix:{tmp_path}/s"
+    address = f"unix:{short_path}/s"
     ranks = [subprocess.Popen([sys.executable, "-c", RANK, str(k), address], stdout=subprocess.PIPE, text=True) for k in (0, 1)]
     said = [rank.communicate(timeout=240)[0].splitlines() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]

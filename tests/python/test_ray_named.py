@@ -122,8 +122,8 @@ print("fine")
 """
 
 
-def test_a_node_that_was_started_has_a_view(python, tmp_path):
-    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+def test_a_node_that_was_started_has_a_view(python, short_path):
+    env = {"XDG_RUNTIME_DIR": str(short_path)}
     started = python("-m", "manta", "start", "--num-cpus", 2, env=env)
     assert started.returncode == 0, started.stderr
     try:

@@ -31,7 +31,7 @@ def together(n, do, folder):
     return out
 
 
-def test_collectives_of_addresses(tmp_path):
+def test_collectives_of_addresses(short_path):
     def do(rank, group):
         a = numpy.full(1000, rank + 1, numpy.float32)
         at = a.ctypes.data
@@ -40,10 +40,10 @@ def test_collectives_of_addresses(tmp_path):
         group.run(BROADCAST, b.ctypes.data, b.ctypes.data, b.size, 5, 0, 1)
         group.run(BARRIER, 0, 0, 0, 0, 0, 0)
         return a.tolist() == [3.0] * 1000 and b.tolist() == [1] * 3
-    assert together(2, do, tmp_path) == [True, True]
+    assert together(2, do, short_path) == [True, True]
 
 
-def test_messages_that_cross(tmp_path):
+def test_messages_that_cross(short_path):
     """Both receive before they send, and neither waits for ever."""
     def do(rank, group):
         mine, other = numpy.full(1 << 18, rank, numpy.float32), numpy.empty(1 << 18, numpy.float32)
@@ -54,21 +54,21 @@ def test_messages_that_cross(tmp_path):
         for w in works:
             group.wait(w)
         return float(other[0])
-    assert together(2, do, tmp_path) == [1.0, 0.0]
+    assert together(2, do, short_path) == [1.0, 0.0]
 
 
-def test_a_rank_that_leaves_is_named(tmp_path):
+def test_a_rank_that_leaves_is_named(short_path):
     def do(rank, group):
         group.run(BARRIER, 0, 0, 0, 0, 0, 0)        # both are in it
         if rank == 1:
             return "left"
         a = numpy.ones(1, numpy.float32)
         group.run(ALL_REDUCE, a.ctypes.data, a.ctypes.data, 1, 0, 0, 0)
-    stayed, left = together(2, do, tmp_path)
+    stayed, left = together(2, do, short_path)
     assert left == "left" and isinstance(stayed, RuntimeError) and "rank 1" in str(stayed)
 
 
-def test_a_group_refuses_what_it_cannot(tmp_path):
+def test_a_group_refuses_what_it_cannot(short_path):
     def do(rank, group):
         for arguments in ((99, 0, 0, 1, 0, 0, 0), (ALL_REDUCE, 0, 0, -1, 0, 0, 0), (ALL_REDUCE, 0, 0, 1, 99, 0, 0),
                           (ALL_REDUCE, 0, 0, 1, 0, 99, 0), (ALL_REDUCE, 0, 0, 1, 0, 0, 0)):
@@ -81,12 +81,12 @@ def test_a_group_refuses_what_it_cannot(tmp_path):
         with pytest.raises(ValueError, match="closed"):
             group.run(BARRIER, 0, 0, 0, 0, 0, 0)
         return True
-    assert together(1, do, tmp_path) == [True]
+    assert together(1, do, short_path) == [True]
     with pytest.raises(ValueError):
         _manta.Ranks("nowhere", 0, 1, 1000, 1000)
 
 
-def test_a_fork_has_no_part_in_a_group(tmp_path):
+def test_a_fork_has_no_part_in_a_group(short_path):
     def do(rank, group):
         pid = os.fork()
         if not pid:
@@ -97,7 +97,7 @@ def test_a_fork_has_no_part_in_a_group(tmp_path):
                 os._exit(7)
             os._exit(1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert together(1, do, tmp_path) == [7]
+    assert together(1, do, short_path) == [7]
 
 
 def test_a_run_is_written_and_closed(tmp_path):
