@@ -33,7 +33,9 @@ static const spin_policy crowded = {/* more ranks than cores */
                                     .alone_ns = SPIN_CROWDED,
                                     .limit_ns = 200000};
 
-enum { DEFAULT_TIMEOUT_MS = 60000, LATE_MS = 1000 };
+enum { DEFAULT_TIMEOUT_MS = 60000 };
+
+int64_t group_late_ms = 1000;
 
 struct manta_group {
     const transport *tr;
@@ -227,13 +229,13 @@ static bool has_collective(const manta_group *g)
  * before, and what it did, or what others did with it, may be seen later than that it left (frames come on other
  * connections), or is still to be done (a rank has done its part of a reduce before the others have done theirs):
  * collectives under way move on as far as they can, and only then the message breaks the group. What those need of a
- * rank that waits for this one never comes, so they have LATE_MS and no more. Whether it waits. */
+ * rank that waits for this one never comes, so they have group_late_ms and no more. Whether it waits. */
 static bool message_lost(manta_group *g, const manta_work *w, manta_status st)
 {
     if (st != MANTA_EDIED || !call_is_message(w->c.kind) || !has_collective(g)) return false;
     if (!g->lost_end) {
         manta_error_get(&g->lost);
-        g->lost_end = clock_deadline(LATE_MS);
+        g->lost_end = clock_deadline(group_late_ms);
     }
     return true;
 }

@@ -12,7 +12,7 @@
 #include "comm/group.h"
 #include "os/thread.h"
 
-enum { LIMIT_MS = 20000 };
+enum { LIMIT_MS = 240000 };
 
 typedef struct line {
     mutex lock;

@@ -2,6 +2,7 @@
 #ifndef TESTS_COMM_TROUBLE_H
 #define TESTS_COMM_TROUBLE_H
 
+#include "comm/group.h"
 #include "comm/ranks.h"
 
 /* Ranks that call different things are all told the same, and go on. */
@@ -96,6 +97,24 @@ static inline int trouble_leave(manta_group *g, void *ctx)
     snprintf(text, sizeof text, "rank %d has left the group", last);
     OK(manta_group_barrier(g) == MANTA_EDIED);
     OK(strstr(manta_error_text(), text));
+    return 0;
+}
+
+/* Setup and teardown of tests in which collectives under way are to end, however busy the machine is, though a
+ * message is lost. */
+static inline int trouble_be_patient(void **state)
+{
+    static int64_t usual;
+
+    *state = &usual;
+    usual = group_late_ms;
+    group_late_ms = 240000;
+    return 0;
+}
+
+static inline int trouble_be_usual(void **state)
+{
+    group_late_ms = *(const int64_t *)*state;
     return 0;
 }
 
