@@ -116,7 +116,7 @@ static void by_processes(const outcome *golden, const way *y, member_fn *be, con
     crowd c = {.y = y, .out = all, .size = golden->size};
 
     assert_true(all != MAP_FAILED);
-    assert_int_equal(members_run(&(members){.n = y->n, .be = be, .user = &c, .alarm_s = 100}), 0);
+    assert_int_equal(members_run(&(members){.n = y->n, .be = be, .user = &c, .alarm_s = 240}), 0);
     for (int i = 0; i < y->n; i++) compare(golden, all + (size_t)i * golden->size, y, who);
     munmap(all, size);
 }

@@ -91,7 +91,7 @@ static void await_free(double cpus)
 {
     manta_node_info info;
 
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 24000; i++) {
         CHECK(!manta_node_get(&info));
         if (info.free_cpus >= cpus) return;
         usleep(10000);

@@ -8,7 +8,7 @@
 #include "train/members.h"
 #include "train/random_ways.h"
 
-enum { PATIENCE_MS = 60000 };
+enum { PATIENCE_MS = 120000 };
 
 /* What a process of it leaves; the state lies behind, size bytes of it. */
 typedef struct legacy {
