@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/suggest.h"
 
 static const struct {
     const char *name;
@@ -35,15 +36,19 @@ manta_status manta_dtype_parse(const char *name, manta_dtype *out)
     REFUSE_NULL(name);
     REFUSE_NULL(out);
 
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[SUGGEST_TEXT];
+
     for (int t = 0; t < MANTA_DTYPE_COUNT; t++) {
         if (strcmp(name, dtypes[t].name) == 0) {
             *out = (manta_dtype)t;
             return MANTA_OK;
         }
     }
+    for (int t = 0; t < MANTA_DTYPE_COUNT; t++) manta_suggestion_offer(&near, dtypes[t].name);
     return manta_fail(
         MANTA_EINVAL,
-        "there is no dtype \"%s\" (there are float32, float64, float16, bfloat16, int32, int64, "
-        "uint8, bool)",
-        name);
+        "there is no dtype \"%.80s\" (there are float32, float64, float16, bfloat16, int32, int64, "
+        "uint8, bool)%s",
+        name, manta_suggestion_text(&near, hint, sizeof hint));
 }

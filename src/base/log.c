@@ -21,6 +21,7 @@
 #include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
@@ -105,12 +106,15 @@ int log_use_level(int l)
 
 manta_status log_level_find(const char *name, int *out)
 {
+    char hint[SUGGEST_TEXT];
+
     for (int i = 0; i < N_LEVELS; i++)
         if (!strcmp(level_names[i], name)) {
             *out = i;
             return MANTA_OK;
         }
-    return manta_fail(MANTA_EINVAL, "no log level is called \"%s\": debug, info, warn, error or off", name);
+    return manta_fail(MANTA_EINVAL, "no log level is called \"%.80s\": debug, info, warn, error or off%s",
+                      name, suggest_among(name, N_LEVELS, level_names, hint, sizeof hint));
 }
 
 manta_status manta_log_level_named(const char *name, manta_log_level *out)

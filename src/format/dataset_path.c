@@ -7,6 +7,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "format/builtin_datasets.h"
 
 /* The i-th set of builtin_names(), "a, b, c"; NULL past the last. */
@@ -40,12 +41,13 @@ manta_status manta_data_path(const char *name, char *path, size_t path_size)
     if (path_size > 0) REFUSE_NULL(path);
 
     const builtin_dataset *set = builtin_find(name);
-    char *first = NULL;
+    char *first = NULL, hint[SUGGEST_TEXT];
     manta_status st = MANTA_OK;
     int n;
 
     if (!set)
-        return manta_fail(MANTA_ENOENT, "no dataset is called '%s'; there are %s", name, builtin_names());
+        return manta_fail(MANTA_ENOENT, "no dataset is called '%.80s'; there are %s%s", name, builtin_names(),
+                          builtin_near(name, hint, sizeof hint));
     for (int i = 0; i < 4; i++) {
         char *found;
         if ((st = builtin_locate(set, i, NULL, &found))) goto out;

@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "format/onnx/onnx.h"
 #include "format/tensorflow/bundle_model.h"
 #include "os/file.h"
@@ -87,11 +88,17 @@ static manta_status fail_with_list(manta_status code, const char *path, const ch
 
 static manta_status no_such_format(const char *path, const char *name)
 {
+    manta_suggestion near = manta_suggestion_for(name);
     buf list = {0};
+    char hint[SUGGEST_TEXT];
     manta_status st;
 
-    for (int i = 0; i < N_FORMATS; i++) buf_printf(&list, "%s%s", i ? ", " : "", formats[i]->name);
-    st = manta_fail(MANTA_ENOENT, "%s: no format is called '%s'; there are %s", path, name, buf_text(&list));
+    for (int i = 0; i < N_FORMATS; i++) {
+        buf_printf(&list, "%s%s", i ? ", " : "", formats[i]->name);
+        manta_suggestion_offer(&near, formats[i]->name);
+    }
+    st = manta_fail(MANTA_ENOENT, "%s: no format is called '%.80s'; there are %s%s", path, name,
+                    buf_text(&list), manta_suggestion_text(&near, hint, sizeof hint));
     buf_release(&list);
     return st;
 }

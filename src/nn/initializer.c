@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "base/suggest.h"
 #include "nn/name.h"
 
 /* Keeps initial weights apart from every other use of the run's seed. */
@@ -48,6 +49,20 @@ const char *initializer_name(manta_init_kind k)
     return "?";
 }
 
+static manta_status fail_unknown_initializer(const char *name)
+{
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[SUGGEST_TEXT];
+
+    for (int i = 0; i < N_KNOWN; i++) manta_suggestion_offer(&near, known[i].name);
+    return manta_fail(
+        MANTA_ENOENT,
+        "there is no initializer \"%.80s\" (there are zeros, ones, constant, random_uniform, "
+        "random_normal, truncated_normal, glorot_uniform, glorot_normal, he_uniform, he_normal, "
+        "lecun_uniform, lecun_normal, torch_default, fan_out_uniform, fan_out_normal)%s",
+        name, manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status initializer_parse(const char *name, manta_initializer *out)
 {
     for (int i = 0; i < N_KNOWN; i++) {
@@ -56,12 +71,7 @@ manta_status initializer_parse(const char *name, manta_initializer *out)
         *out = known[i].init;
         return MANTA_OK;
     }
-    return manta_fail(
-        MANTA_ENOENT,
-        "there is no initializer \"%s\" (there are zeros, ones, constant, random_uniform, "
-        "random_normal, truncated_normal, glorot_uniform, glorot_normal, he_uniform, he_normal, "
-        "lecun_uniform, lecun_normal, torch_default, fan_out_uniform, fan_out_normal)",
-        name);
+    return fail_unknown_initializer(name);
 }
 
 typedef struct fans {

@@ -7,6 +7,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "base/option.h"
+#include "base/suggest.h"
 #include "nn/ops.h"
 
 static const manta_layer_class *const classes[] = {
@@ -259,13 +260,17 @@ bool layer_has_activation(const char *name)
 
 static manta_status unknown_activation(const char *given)
 {
-    char names[256] = "";
+    manta_suggestion near = manta_suggestion_for(given);
+    char names[256] = "", hint[SUGGEST_TEXT];
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof activations / sizeof *activations && n < sizeof names; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", activations[i].name);
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++) {
+        manta_suggestion_offer(&near, activations[i].name);
+        if (n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", activations[i].name);
     }
-    return manta_fail(MANTA_ENOENT, "no activation is called '%s'; there are %s", given, names);
+    return manta_fail(MANTA_ENOENT, "no activation is called '%.80s'; there are %s%s", given, names,
+                      manta_suggestion_text(&near, hint, sizeof hint));
 }
 
 manta_status manta_layer_activate(manta_layer *l, const char *activation, manta_value x, manta_value *out)

@@ -71,7 +71,10 @@ static manta_status fail_unknown_loss(const char *name)
     manta_suggestion near = manta_suggestion_for(name);
     char hint[96];
 
-    for (int i = 0; i < N_LOSSES; i++) manta_suggestion_offer(&near, losses[i].name);
+    for (int i = 0; i < N_LOSSES; i++) {
+        manta_suggestion_offer(&near, losses[i].name);
+        if (losses[i].alias) manta_suggestion_offer(&near, losses[i].alias);
+    }
     return manta_fail(MANTA_ENOENT, "there is no loss \"%.80s\" (there are %s)%s", name, loss_names(),
                       manta_suggestion_text(&near, hint, sizeof hint));
 }

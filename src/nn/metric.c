@@ -263,7 +263,10 @@ static manta_status fail_unknown_metric(const char *name)
     manta_suggestion near = manta_suggestion_for(name);
     char hint[96];
 
-    for (int i = 0; i < N_METRICS; i++) manta_suggestion_offer(&near, metrics[i].name);
+    for (int i = 0; i < N_METRICS; i++) {
+        manta_suggestion_offer(&near, metrics[i].name);
+        if (metrics[i].alias) manta_suggestion_offer(&near, metrics[i].alias);
+    }
     return manta_fail(MANTA_ENOENT,
                       "there is no metric \"%.60s\" (there are accuracy, sparse_categorical_accuracy, "
                       "categorical_accuracy, binary_accuracy, sparse_top_k_categorical_accuracy, "

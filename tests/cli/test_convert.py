@@ -289,6 +289,7 @@ REFUSED = [
     (["m.keras", "m.weights.json"], "the name must end in one of"),
     (["m.keras", "m"], "the name must end in one of"),
     (["m.keras", "m.npz", "--format", "hdf"], "no format is called 'hdf'"),
+    (["m.keras", "m.npz", "--format", "safetensor"], "did you mean safetensors?"),
     (["m.keras", "m.npz", "--format", "weights.json"], "is read, not written"),
     (["m.onnx", "m.keras"], "written, not read"),
     (["nowhere.keras", "m.npz"], "No such file"),

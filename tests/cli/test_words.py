@@ -38,7 +38,9 @@ def data(tmp_path):
 @pytest.mark.parametrize("args, meant", [
     ([*TRAIN, "--optimizer", "adma"], "adam"), ([*TRAIN, "--optimizer", "torch.adm"], "torch.adam"),
     ([*TRAIN, "--lr-schedule", "cosin:steps=3"], "cosine"), ([*TRAIN, "--metrics", "acuracy"], "accuracy"),
-    ([*TRAIN, "--loss", "huberr"], "huber"), ([*TRAIN, "--early-stop", "los"], "loss"),
+    ([*TRAIN, "--loss", "huberr"], "huber"), ([*TRAIN, "--loss", "mze"], "mse"), ([*TRAIN, "--metrics", "maee"], "mae"),
+    ([*TRAIN, "--device", "gpuu"], "gpu"), ([*TRAIN, "--early-stop", "loss:mode=mni"], "min"),
+    ([*TRAIN, "--early-stop", "los"], "loss"),
     ([*TRAIN, "--early-stop", "loss:patienc=3"], "patience"), ([*TRAIN, "--freeze", "dens"], "dense"),
     ([*TRAIN, "--kernels", "avx51"], "avx512"), ([*TRAIN, "--strategy", "parameter-servr"], "parameter-server"),
     ([*TRAIN, "--log-level", "debg"], "debug"), ([*TRAIN, "--name", "a", "--log-to", "outptu"], "output"),
@@ -68,6 +70,7 @@ def test_runs_are_suggested_too(manta, data, storage):
     for command in (["runs", "show"], ["logs"], ["runs", "plot"], ["train", "--resume"]):
         assert "did you mean first?" in sentence(manta(*command, "frist", status=1))
     assert "did you mean loss?" in sentence(manta("runs", "plot", "first", "--metrics", "los", status=2))
+    assert "did you mean first?" in sentence(manta(*TRAIN, "--weights", "frist", status=1))
     assert sentence(manta("runs", "show", "fd/rn", status=1)) == "manta: there is no run in the folder fd/rn"
 
 

@@ -6,6 +6,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "train/recipe/choice.h"
 #include "train/recipe/recipe.h"
 
@@ -22,8 +23,12 @@ static void add_callback(manta_recipe *r, manta_callback *c)
 
 static void check_mode(choice *c, const char *mode)
 {
+    static const char *const modes[] = {"min", "max", "auto"};
+    char hint[SUGGEST_TEXT];
+
     if (mode && strcmp(mode, "min") && strcmp(mode, "max") && strcmp(mode, "auto"))
-        choice_fail(c, "mode=%.80s, expected min, max or auto", mode);
+        choice_fail(c, "mode=%.80s, expected min, max or auto%s", mode,
+                    suggest_among(mode, 3, modes, hint, sizeof hint));
 }
 
 static manta_status add_early_stop(manta_recipe *r, const char *text)

@@ -13,6 +13,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/suggest.h"
 
 /* ---- what was kept ---- */
 
@@ -39,6 +40,22 @@ static manta_status open_last(const char *run, manta_checkpoint **out)
     return st;
 }
 
+static manta_status fail_unknown(const char *given)
+{
+    manta_suggestion near = manta_suggestion_for(given);
+    manta_run_info *runs = NULL;
+    char hint[SUGGEST_TEXT];
+    manta_status st;
+    int n = 0;
+
+    if (manta_runs_list(manta_run_storage(), &runs, &n)) n = 0; /* then there is nothing to suggest */
+    for (int i = 0; i < n; i++) manta_suggestion_offer(&near, runs[i].name);
+    st = manta_fail(MANTA_ENOENT, "no file, no checkpoint and no run is called '%.200s'%s", given,
+                    manta_suggestion_text(&near, hint, sizeof hint));
+    manta_runs_free(runs);
+    return st;
+}
+
 /* The checkpoint that `given` means; *out stays NULL when it means none. */
 static manta_status open_checkpoint(const char *given, manta_checkpoint **out)
 {
@@ -54,7 +71,7 @@ static manta_status open_checkpoint(const char *given, manta_checkpoint **out)
     if (is_there(run, "checkpoints")) {
         st = open_last(run, out);
     } else if (!manta_file_guess(given)) {
-        st = manta_fail(MANTA_ENOENT, "no file, no checkpoint and no run is called '%s'", given);
+        st = fail_unknown(given);
     }
     mem_free(run);
     return st;

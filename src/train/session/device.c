@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "gpu/gpu.h"
 #include "nn/device_exec.h"
 #include "nn/lower.h"
@@ -57,6 +58,15 @@ static manta_status open_device(const char *name, device **out)
     return gpu_open(0, out);
 }
 
+static manta_status refuse_device(const char *name)
+{
+    static const char *const names[] = {"cpu", "gpu", "auto"};
+    char hint[SUGGEST_TEXT];
+
+    return manta_fail(MANTA_EINVAL, "device '%.40s', expected cpu, gpu or auto%s", name,
+                      suggest_among(name, 3, names, hint, sizeof hint));
+}
+
 manta_status session_device_choose(manta_session *s, const manta_session_options *o)
 {
     const char *name = o->device && *o->device ? o->device : "cpu";
@@ -65,8 +75,7 @@ manta_status session_device_choose(manta_session *s, const manta_session_options
     manta_status st;
 
     if (!strcmp(name, "cpu")) return MANTA_OK;
-    if (!any && strcmp(name, "gpu") && strcmp(name, "fake"))
-        return manta_fail(MANTA_EINVAL, "device '%.40s', expected cpu, gpu or auto", name);
+    if (!any && strcmp(name, "gpu") && strcmp(name, "fake")) return refuse_device(name);
     if (any && (!gpu_is_built() || !gpu_count())) {
         log_info("the processor computes",
                  LOG_STR("why", gpu_is_built() ? "there is no GPU on this machine"

@@ -29,6 +29,8 @@ static void dtypes_have_sizes_and_names(void **state)
     assert_int_equal(manta_dtype_parse("complex64", &t), MANTA_EINVAL);
     assert_int_equal(t, MANTA_DTYPE_I64);
     assert_error_says("complex64");
+    assert_int_equal(manta_dtype_parse("flaot32", &t), MANTA_EINVAL);
+    assert_error_says("did you mean float32?");
 }
 
 static void views_are_row_major(void **state)

@@ -181,6 +181,8 @@ static void a_thread_has_a_level_of_its_own(void **state)
     assert_int_equal(manta_log_level_named("error", &named), MANTA_OK);
     assert_int_equal(named, MANTA_LOG_LEVEL_ERROR);
     assert_int_equal(manta_log_level_named("loud", &named), MANTA_EINVAL);
+    assert_int_equal(manta_log_level_named("wran", &named), MANTA_EINVAL);
+    assert_error_says("did you mean warn?");
     assert_int_equal(named, MANTA_LOG_LEVEL_ERROR);
     assert_error_says("debug, info, warn, error or off");
     buf_release(&c.lines);

@@ -176,6 +176,8 @@ static void initializers_are_found_by_name(void **state)
     assert_int_equal(initializer_parse("orthogonal", &init), MANTA_ENOENT);
     assert_error_says("orthogonal");
     assert_error_says("he_normal");
+    assert_int_equal(initializer_parse("glorot_unifrom", &init), MANTA_ENOENT);
+    assert_error_says("did you mean glorot_uniform?");
     assert_string_equal(initializer_name((manta_init_kind)99), "?");
 }
 

@@ -411,7 +411,7 @@ static void errors_name_layer_expected_and_given(void **state)
     REFUSED(manta_dense, ((manta_dense_options){.units = 2, .activation = "rleu"}), 1, SHAPE(4), MANTA_ENOENT,
             "'dense': no activation is called 'rleu'; there are linear, relu, relu6, leaky_relu, elu, gelu, "
             "gelu_tanh, "
-            "silu, swish, sigmoid, tanh, hard_sigmoid, hard_silu, hard_swish, softmax");
+            "silu, swish, sigmoid, tanh, hard_sigmoid, hard_silu, hard_swish, softmax; did you mean relu?");
     REFUSED(manta_conv2d, ((manta_conv2d_options){.filters = 8, .kernel_size = {3, 3}}), 2, SHAPE(28, 28),
             MANTA_EINVAL, "'conv2d': " MAP "(batch, 28, 28)");
     REFUSED(manta_conv2d, ((manta_conv2d_options){.filters = 8, .kernel_size = {3, 3}}), 3, SHAPE(2, 9, 1),
