@@ -5,6 +5,7 @@
 #include "scenario.h"
 
 #include <manta/actor.h>
+#include <manta/map.h>
 #include <manta/queue.h>
 #include <manta/stream.h>
 
@@ -309,6 +310,77 @@ static void queue_items(int64_t n)
     manta_queue_release(q);
 }
 
+/* Yields so many small items and says that it has. */
+static manta_status size_ahead(manta_task *t)
+{
+    const char *done;
+    int64_t n;
+
+    MANTA_TRY(manta_arg_i64(t, 0, &n));
+    MANTA_TRY(manta_arg_str(t, 1, &done));
+    for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_yield(t, manta_bytes(content(8, i), 8)));
+    return touch(done);
+}
+MANTA_REMOTE(size_ahead)
+
+/* So many items of a stream: as many as the window has come to their end before one is read, more wait. */
+static void items_ahead(int64_t n)
+{
+    manta_ref r;
+
+    folder_make();
+    manta_stream s = manta_remote_stream(NULL, size_ahead, manta_i64(n), manta_str(path_of("done")));
+    if (n <= STREAM_WINDOW) until_there("done");
+    for (int64_t i = 0; i < n; i++) {
+        if (n - i > STREAM_WINDOW) CHECK(access(path_of("done"), F_OK) != 0);
+        OK(manta_stream_next(s, &r, LONG));
+        check_content(r, 8, i);
+    }
+    CHECK(manta_stream_next(s, &r, LONG) == MANTA_ENOENT);
+    CHECK(access(path_of("done"), F_OK) == 0);
+    manta_stream_close(s);
+    folder_remove();
+}
+
+static manta_status number_at(void *user, size_t i, manta_arg *out)
+{
+    if ((int64_t)i == *(int64_t *)user) return manta_fail(MANTA_ENOENT, "no more");
+    *out = manta_i64((int64_t)i);
+    return MANTA_OK;
+}
+
+static manta_status size_twice(manta_task *t)
+{
+    int64_t v;
+
+    MANTA_TRY(manta_arg_i64(t, 0, &v));
+    return manta_return_i64(t, 0, 2 * v);
+}
+MANTA_REMOTE(size_twice)
+
+/* Chunks of so many inputs, and so many inputs of the largest chunks. */
+static void inputs_of_a_chunk(int64_t size)
+{
+    int64_t chunks[2] = {size, MAP_CHUNK_MOST}, inputs[2] = {2 * size + 1, size}, got;
+    manta_map *m;
+    manta_ref r;
+
+    for (int k = 0; k < 2; k++) {
+        manta_map_options o = {.chunk = (size_t)chunks[k]};
+        manta_status st = manta_map(size_twice, &o, number_at, &inputs[k], &m);
+        CHECK(st == (chunks[k] <= MAP_CHUNK_MOST ? MANTA_OK : MANTA_EINVAL));
+        if (st) continue;
+        for (int64_t i = 0; i < inputs[k]; i++) {
+            OK(manta_map_next(m, NULL, &r, LONG));
+            OK(manta_get_i64(r, &got, LONG));
+            CHECK(got == 2 * i);
+            manta_release(r);
+        }
+        CHECK(manta_map_next(m, NULL, &r, LONG) == MANTA_ENOENT);
+        manta_map_free(m);
+    }
+}
+
 void scenario_thresholds(void)
 {
     around(VALUE_INLINE, values_of);
@@ -323,6 +395,8 @@ void scenario_thresholds(void)
     for (int n = ADDS_MOST / 70; n <= ADDS_MOST / 40; n += 4) large_results(n);
     large_results(300);
     around(QUEUE_ITEMS_MOST, queue_items);
+    around(STREAM_WINDOW, items_ahead);
+    around(MAP_CHUNK_MOST, inputs_of_a_chunk);
     until_nothing_is_held();
 }
 
