@@ -50,5 +50,19 @@ manta_status args_check_array(const char *function, const char *argument,
     do {                                                                                                     \
         if ((long long)(n) < 0) return args_fail_negative(__func__, #n, (long long)(n));                     \
     } while (0)
+#define REFUSE_NEGATIVE_AND_RETURN(n)                                                                        \
+    do {                                                                                                     \
+        if ((long long)(n) < 0) {                                                                            \
+            (void)!args_fail_negative(__func__, #n, (long long)(n)); /* there is nobody to tell */           \
+            return;                                                                                          \
+        }                                                                                                    \
+    } while (0)
+#define REFUSE_NEGATIVE_OR(n, value)                                                                         \
+    do {                                                                                                     \
+        if ((long long)(n) < 0) {                                                                            \
+            (void)!args_fail_negative(__func__, #n, (long long)(n)); /* said by the value */                 \
+            return value;                                                                                    \
+        }                                                                                                    \
+    } while (0)
 
 #endif

@@ -579,7 +579,17 @@ void manta_group_range(int64_t n, int size, int rank, int64_t *begin, int64_t *e
     REFUSE_NULL_AND_RETURN(begin);
     REFUSE_NULL_AND_RETURN(end);
 
-    int64_t blocks = (n + GROUP_GRID - 1) / GROUP_GRID;
+    *begin = *end = 0;
+    if (n < 0 || size < 1 || rank < 0 || rank >= size) {
+        (void)!manta_fail(
+            MANTA_EINVAL,
+            "manta_group_range: rank %d of %d and %lld elements, expected a rank of the group and "
+            "no negative number",
+            rank, size, (long long)n); /* said by the empty range */
+        return;
+    }
+
+    int64_t blocks = n / GROUP_GRID + (n % GROUP_GRID != 0);
     int64_t from = blocks * rank / size * GROUP_GRID, to = blocks * (rank + 1) / size * GROUP_GRID;
 
     *begin = from < n ? from : n;

@@ -99,6 +99,7 @@ static void sort_down(int64_t *a, int n)
 int manta_loader_batch_sizes(const manta_loader *l, int64_t *sizes, int cap)
 {
     REFUSE_NULL_OR(l, 0);
+    REFUSE_NEGATIVE_OR(cap, 0);
     if (cap > 0) REFUSE_NULL_OR(sizes, 0);
 
     int64_t all[64];

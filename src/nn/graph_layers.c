@@ -168,6 +168,11 @@ manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const
                    name, ndim, MANTA_MAX_DIMS);
         return graph_no_value;
     }
+    if (fan_in < 0) {
+        graph_fail(m, MANTA_EINVAL, "layer '%s': weight '%s' has a fan_in of %lld, expected at least 0",
+                   l->name, name, (long long)fan_in);
+        return graph_no_value;
+    }
     full = mem_printf("%s/%s", l->name, name);
     for (int i = 0; i < l->n_variables; i++) {
         graph_variable *g = &m->variables[l->variables[i]];

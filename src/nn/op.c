@@ -36,11 +36,12 @@ static void parallel_task(void *ctx, int task, int thread)
 void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
 {
     REFUSE_NULL_AND_RETURN(c);
+    REFUSE_NEGATIVE_AND_RETURN(n);
     REFUSE_NULL_AND_RETURN(fn);
 
     parallel j = {.n = n, .grain = 1, .fn = fn, .ctx = ctx};
 
-    if (n <= 0) return;
+    if (n == 0) return;
     if (!op_pool(c)) {
         for (int64_t i = 0; i < n; i++) fn(ctx, i);
         return;
@@ -68,6 +69,8 @@ void op_random_range(const manta_op_call *c, int64_t position, int64_t start, in
 void manta_op_random(const manta_op_call *c, int64_t position, int64_t n, float *v)
 {
     REFUSE_NULL_AND_RETURN(c);
+    REFUSE_NEGATIVE_AND_RETURN(position);
+    REFUSE_NEGATIVE_AND_RETURN(n);
     REFUSE_NULL_AND_RETURN(v);
     op_random_range(c, position, 0, n, v);
 }

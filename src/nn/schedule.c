@@ -69,6 +69,7 @@ static float piecewise_rate(const manta_schedule *s, int64_t step)
 double manta_schedule_at(const manta_schedule *s, int64_t step)
 {
     REFUSE_NULL_OR(s, 0);
+    REFUSE_NEGATIVE_OR(step, 0);
 
     float t = (float)step;
 

@@ -343,6 +343,7 @@ manta_status manta_run_history(const char *folder, manta_run_series **out, int *
 void manta_run_history_free(manta_run_series *s, int n)
 {
     if (!s) return;
+    REFUSE_NEGATIVE_AND_RETURN(n);
     for (int i = 0; i < n; i++) mem_free(s[i].points);
     mem_free(s);
 }

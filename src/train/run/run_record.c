@@ -210,6 +210,9 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
 manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
 {
     REFUSE_NULL(r);
+    REFUSE_NEGATIVE(epoch);
+    REFUSE_NEGATIVE(step);
+    REFUSE_NEGATIVE(rank);
     return run_report(r, (run_place){epoch, step, -1}, rank, m);
 }
 

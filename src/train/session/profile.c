@@ -34,6 +34,7 @@ manta_status manta_session_profile_end(manta_session *s, int64_t batch,
 {
     REFUSE_NULL(s);
     REFUSE_NULL(row);
+    REFUSE_NEGATIVE(batch);
 
     manta_status st = MANTA_OK;
     exec_time t;

@@ -285,6 +285,7 @@ static void publish_commit(manta_replica *r, int64_t step)
 manta_status manta_replica_commit(manta_replica *r, int64_t step)
 {
     REFUSE_NULL(r);
+    REFUSE_NEGATIVE(step);
 
     TRY(manta_group_barrier(r->g));
     if (!r->s->here || r->rank == 0) publish_commit(r, step);

@@ -270,6 +270,8 @@ manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const
 {
     REFUSE_NULL(w);
     REFUSE_NULL(s);
+    REFUSE_NEGATIVE(epoch);
+    REFUSE_NEGATIVE(step);
 
     manta_checkpoint_info info = {.epoch = epoch, .step = step, .iterations = manta_session_iterations(s)};
     blobs none = {0};
@@ -282,6 +284,8 @@ manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
 {
     REFUSE_NULL(w);
     REFUSE_ARRAY(n, arrays);
+    REFUSE_NEGATIVE(epoch);
+    REFUSE_NEGATIVE(step);
 
     manta_checkpoint_info info = {.epoch = epoch, .step = step};
     trainer_report r;

@@ -191,6 +191,23 @@ static void ranges_beside_a_block(void **state)
     }
 }
 
+/* Of no group, or not a rank of it: nothing, and a sentence. */
+static void ranges_that_cannot_be(void **state)
+{
+    static const struct {
+        int64_t n;
+        int size, rank;
+    } wrong[] = {{-1, 2, 0}, {10, 0, 0}, {10, -1, 0}, {10, 2, -1}, {10, 2, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int64_t begin = 7, end = 8;
+        manta_group_range(wrong[i].n, wrong[i].size, wrong[i].rank, &begin, &end);
+        assert_true(begin == 0 && end == 0);
+        assert_error_says("manta_group_range");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +221,7 @@ int main(void)
         cmocka_unit_test(slots_and_cells_have_bounds),
         cmocka_unit_test(tensors_beside_a_pack),
         cmocka_unit_test(ranges_beside_a_block),
+        cmocka_unit_test(ranges_that_cannot_be),
     };
 
     return cmocka_run_group_tests(tests, network_setup, network_teardown);
