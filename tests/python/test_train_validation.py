@@ -409,6 +409,46 @@ def test_what_is_the_runs_own_is_no_checkpoint(fit):
     assert {"checkpoints", "log"} <= set(fit(loop, workers=1).return_value)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_checkpoint_that_is_a_name_alone_is_none(fit, capfd, workers):
+    """A loop that has metrics alone names one, where the second version of Ray Train keeps no metrics without."""
+    def loop():
+        at = Checkpoint(train.get_context().get_storage().build_checkpoint_path_from_name("placeholder"))
+        for n in range(4):          # none of them is waited for
+            train.report({"n": n}, checkpoint=at, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+                         delete_local_checkpoint_after_upload=True)
+        with pytest.raises(FileNotFoundError, match="there is no such folder"):
+            train.report({"n": 9}, checkpoint=at)
+        gone = Checkpoint(os.path.join(train.get_context().get_trial_dir(), "checkpoints", "checkpoint-000009", "x"))
+        with pytest.raises(FileNotFoundError, match="there is no such folder"):
+            train.report({"n": 9}, checkpoint=gone, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+        train.report({"n": 4}, checkpoint=save(7))
+    result = fit(loop, workers=workers)
+    assert [m["n"] for m in result.history] == [0, 1, 2, 3, 4]
+    assert [(read(c), m) for c, m in result.best_checkpoints] == [(7, {"n": 4})]
+    assert "placeholder): there is no such folder, so the metrics are kept without a checkpoint" in capfd.readouterr().err
+
+
+def test_what_is_to_be_validated_is_no_name_alone(fit):
+    def loop():
+        at = train.get_context().get_storage().build_checkpoint_path_from_name("placeholder")
+        train.report({}, checkpoint=Checkpoint(at), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD, validation=True)
+    with pytest.raises(WorkerGroupError, match="there is no such folder") as e:
+        fit(loop, workers=1, validation_config=ValidationConfig(fn=twice))
+    assert isinstance(e.value.worker_failures[0], FileNotFoundError)
+
+
+@pytest.mark.parametrize("mode", list(CheckpointUploadMode))
+def test_a_checkpoint_that_is_none_is_refused_in_every_mode(fit, mode):
+    def loop():
+        with pytest.raises(TypeError, match="checkpoint is str, expected manta.train.Checkpoint"):
+            train.report({}, checkpoint="/tmp/x", checkpoint_upload_mode=mode, checkpoint_upload_fn=lambda checkpoint, name: checkpoint)
+        with pytest.raises(TypeError, match="checkpoint is str, expected manta.train.Checkpoint"):
+            train.report({}, checkpoint="/tmp/x", checkpoint_upload_mode=mode)
+        return 1
+    assert fit(loop, workers=1).return_value == 1
+
+
 def test_a_function_of_ones_own_writes_behind_the_loops_back(fit, tmp_path):
     go = tmp_path / "go"
 

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import pickle
 import shutil
+import sys
 import threading
 import time
 from typing import Any, Callable, Mapping, Optional
@@ -34,6 +35,10 @@ class Handing:
     upload: Optional[Callable[..., Any]] = None
     deletes: bool = False
     validation: Optional[bytes] = None
+
+    def is_placeholder(self, checkpoint: Checkpoint) -> bool:
+        """Of one that is said to lie in the run's folder: whether it does not. Programs name one where they mean the metrics alone."""
+        return self.upload is None and self.validation is None and not os.path.lexists(checkpoint.path)
 
 
 class Session:
@@ -89,9 +94,14 @@ class Session:
                     checkpoint = _checked(how.upload(checkpoint, how.name or f"report_{self._n}"))
                 if how.upload is not None or how.mode is CheckpointUploadMode.NO_UPLOAD:
                     own = self._own(checkpoint, how)
-                part = self._copy(checkpoint)
-                with self._heard:
-                    self._in_flight += 1
+                if own is not None and how.is_placeholder(checkpoint):
+                    print(f"manta: report(): {checkpoint}: there is no such folder, so the metrics are kept without a checkpoint",
+                          file=sys.stderr)
+                    own = None
+                else:
+                    part = self._copy(checkpoint)
+                    with self._heard:
+                        self._in_flight += 1
             self._n += 1
             self._connection.send("report", data, part, how.name, own, how.validation)
         is_copy = how.upload is None and how.mode is not CheckpointUploadMode.NO_UPLOAD
@@ -113,9 +123,7 @@ class Session:
                              "get_context().get_storage().build_checkpoint_path_from_name(name)")
         return here
 
-    def _copy(self, checkpoint: Optional[Checkpoint]) -> str:
-        if not isinstance(checkpoint, Checkpoint):
-            raise TypeError(f"report(): checkpoint is {type(checkpoint).__name__}, expected manta.train.Checkpoint")
+    def _copy(self, checkpoint: Checkpoint) -> str:
         part = os.path.join(self._parts, f"round-{self._n}.rank-{self.place.rank}")
         try:
             if checkpoint._values is not None:
@@ -286,6 +294,8 @@ def report(metrics: Mapping[str, Any], checkpoint: Optional[Checkpoint] = None, 
     session = current("report()")
     if checkpoint_dir_name is not None and not _can_be_name(checkpoint_dir_name):
         raise ValueError(f"report(): checkpoint_dir_name is {checkpoint_dir_name!r}, expected the name of a folder")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"report(): checkpoint is {type(checkpoint).__name__}, expected manta.train.Checkpoint")
     task = None
     if validation:
         if checkpoint is None:
