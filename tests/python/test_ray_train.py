@@ -1,6 +1,7 @@
 """manta.ray.train and manta.ray.air: Ray Train's names, also as `import ray` under `python -m manta run`."""
 import json
 
+import pytest
 from conftest import run_python
 
 PROGRAM = """
@@ -62,3 +63,24 @@ def test_every_module_is_there():
         module = importlib.import_module("manta.ray." + name)
         for public in getattr(module, "__all__", ()):
             assert hasattr(module, public), (name, public)
+
+
+def test_configurations_of_ray_air_are_of_the_first_version(monkeypatch):
+    import pickle
+
+    import manta.ray.air as air
+    import manta.ray.train as train
+    from manta.train import DataParallelTrainer
+
+    names = ("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig")
+    for module in (air, air.config):
+        assert [getattr(module, name) for name in names] == [getattr(train, name) for name in names]
+    DataParallelTrainer(lambda: 0, scaling_config=air.ScalingConfig(), run_config=air.RunConfig(failure_config=air.FailureConfig()))
+    monkeypatch.setenv("RAY_TRAIN_V2_ENABLED", "1")
+    for given, name in (({"scaling_config": air.ScalingConfig(num_workers=2)}, "ScalingConfig"), ({"run_config": air.RunConfig()}, "RunConfig"),
+                        ({"run_config": train.RunConfig(failure_config=air.FailureConfig())}, "FailureConfig"),
+                        ({"run_config": train.RunConfig(checkpoint_config=air.config.CheckpointConfig())}, "CheckpointConfig")):
+        with pytest.raises(ValueError, match=f"is ray.air.{name}.*expected ray.train.{name}"):
+            DataParallelTrainer(lambda: 0, **given)
+    assert pickle.loads(pickle.dumps(air.ScalingConfig(num_workers=2))) == air.ScalingConfig(num_workers=2)
+    DataParallelTrainer(lambda: 0, scaling_config=train.ScalingConfig(), run_config=train.RunConfig())

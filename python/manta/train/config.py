@@ -21,11 +21,24 @@ _YES = ("1", "true", "True")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
+def is_of_second_version() -> bool:
+    """Whether this program says that it is for the second version of Ray Train."""
+    return os.environ.get("RAY_TRAIN_V2_ENABLED") in _YES
+
+
+def check_class(name: str, value: object) -> None:
+    """Refuses a configuration of ray.air's, which is of a class of its own in a program for the second version."""
+    if getattr(value, "_of_first_version", False):
+        kind = type(value).__name__
+        raise ValueError(f"{name} is ray.air.{kind}, of the first version of Ray Train, and RAY_TRAIN_V2_ENABLED asks for the second: "
+                         f"expected ray.train.{kind}")
+
+
 def check_version(what: str) -> None:
     """A program that says RAY_TRAIN_V2_ENABLED=1 is held to the second version of Ray Train: what that has dropped is refused.
     With RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS=1 it is told and works."""
     told = f"{what} is of the first version of Ray Train"
-    if os.environ.get("RAY_TRAIN_V2_ENABLED") in _YES:
+    if is_of_second_version():
         raise DeprecationWarning(f"{told}, and RAY_TRAIN_V2_ENABLED asks for the second; without that variable it works")
     if os.environ.get("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS") in _YES:
         warnings.warn(f"{told} and not of the second", DeprecationWarning, stacklevel=3)
@@ -340,6 +353,8 @@ class RunConfig:
 
     def check(self) -> None:
         """Refuses what can be described and not be trained with. A trainer calls."""
+        check_class("failure_config", self.failure_config)
+        check_class("checkpoint_config", self.checkpoint_config)
         if self.storage_filesystem is not None and not _is_local(self.storage_filesystem):
             raise NotImplementedError("RunConfig: storage_filesystem is another than this host's; storage_path is a folder")
 

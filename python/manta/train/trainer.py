@@ -18,7 +18,7 @@ from typing import Any, Callable, ClassVar, Mapping, Optional, Union
 from manta.train import _record, _shard
 from manta.train._backend import BackendConfig
 from manta.train.checkpoint import Checkpoint
-from manta.train.config import DataConfig, RunConfig, ScalingConfig, check_version
+from manta.train.config import DataConfig, RunConfig, ScalingConfig, check_class, check_version
 from manta.train.errors import TrainingFailedError
 from manta.train.result import Result
 from manta.train.validation import ValidationConfig
@@ -55,6 +55,7 @@ class BaseTrainer:
                                   ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint)):
             if value is not None and not isinstance(value, kind):
                 raise ValueError(f"{name} is {type(value).__name__}, expected {kind.__name__}")
+            check_class(name, value)
         if datasets is not None and not isinstance(datasets, Mapping):
             raise ValueError(f"datasets is {type(datasets).__name__}, expected a dictionary of datasets by name")
         if resume_from_checkpoint is not None:
