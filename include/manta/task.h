@@ -85,7 +85,8 @@ typedef struct manta_node_options {
     bool in_process; /* no other process: calls run at once, inside manta_remote(), and
                       breakpoints stop in them. MANTA_ADDRESS=in-process does the same. */
     /* Which node. "local": one of this program's own. "auto": the one that `manta
-     * start` began, and an error when there is none. A path or a pid: that node. NULL
+     * start` began, and an error when there is none. "any": that one, else the only one there
+     * is, which may be another program's own. A path or a pid: that node. NULL
      * or "": what the environment variable MANTA_ADDRESS says in the same words;
      * without it the started node, if one runs and nothing above is given that only a
      * node of its own could have (amounts, where to spill), else one of its own. */

@@ -21,7 +21,8 @@ def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=N
 
         manta.init(num_cpus=4, resources={"disk": 2})
 
-    address: "local" (one of its own), "auto" (the one that `manta start` began), a path or a pid.
+    address: "local" (one of its own), "auto" (the one that `manta start` began), "any" (that one, else the only one
+    there is, which may be another program's own), a path or a pid.
     in_process: no other process; calls run at once, and breakpoints stop in them.
     log_to_driver: what workers print is shown here, behind the function's name; otherwise as it is.
     """

@@ -152,8 +152,9 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
                               "cores, devices, resources and memory are those of the node at %s: "
                               "give them to manta start, or set the address to local",
                               address);
-        TRY(strcmp(address, "auto") == 0 ? node_socket_connect_main(path, &socket)
-                                         : node_socket_connect(address, path, &socket));
+        TRY(strcmp(address, "auto") == 0
+                ? node_socket_connect_main(path, &socket)
+                : node_socket_connect(strcmp(address, "any") == 0 ? NULL : address, path, &socket));
         st = MANTA_OK;
     } else if (!address && !own) {
         st = node_socket_connect_main(path, &socket);

@@ -285,8 +285,25 @@ class NodeTest(unittest.TestCase):
         self.assertEqual(json.loads(self.manta("status", "--json", "--node", str(status["pid"])).stdout)["pid"],
                          status["pid"])
         self.assertIn("no node is called", self.manta("status", "--node", "1", status=1).stderr)
+        self.assertIn("2 nodes run", self.guest("wait", env={"MANTA_ADDRESS": "any"}, status=3))
         p.communicate("", timeout=WAIT_S)
         q.communicate("", timeout=WAIT_S)
+
+    def test_a_program_joins_the_only_node_where_it_says_so(self):
+        self.assertIn("no node runs", self.guest("wait", env={"MANTA_ADDRESS": "any"}, status=3))
+        p = subprocess.Popen([GUEST, "wait"], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(p.stdout.readline(), "waits\n")
+        self.assertTrue(until(lambda: self.manta("status", status=None).returncode == 0, WAIT_S, {p.pid}))
+        self.assertIn("no node was started", self.guest("wait", env={"MANTA_ADDRESS": "auto"}, status=3))
+        q = subprocess.Popen([GUEST, "wait"], env={**self.env, "MANTA_ADDRESS": "any"}, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+        self.assertEqual(q.stdout.readline(), "waits\n")
+        self.assertEqual(sorted(j["pid"] for j in self.status()["programs"]), sorted([p.pid, q.pid]))
+        q.communicate("", timeout=WAIT_S)
+        self.assertEqual(q.returncode, 0)
+        self.assertTrue(until(lambda: [j["pid"] for j in self.status()["programs"]] == [p.pid], WAIT_S, {p.pid}))
+        p.communicate("", timeout=WAIT_S)
+        self.assertEqual(p.returncode, 0)
 
     def test_timeline_has_every_call(self):
         self.start()
