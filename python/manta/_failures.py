@@ -130,7 +130,9 @@ def make(status, text, failure, payload):
         return _dialect.current.task_error(None, failure["code"], text, "", failure["pid"], failure["host"],
                                            label(failure["function"]), None)
     if kind == "submit" and status == "not found":
-        return ValueError(text)
+        error = ValueError(text)
+        vars(error)["_manta_status"] = status
+        return error
     if kind == "submit" and code == "busy":
         kind = "pending_calls"
     if kind == "submit" and code != "invalid":

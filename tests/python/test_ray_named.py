@@ -131,3 +131,49 @@ def test_a_node_that_was_started_has_a_view(python, short_path):
     finally:
         python("-m", "manta", "stop", env=env)
     assert out.stdout == "fine\n", out.stdout + out.stderr
+
+
+JOINED = """
+import subprocess, sys
+import manta.ray as ray
+if sys.argv[1:] == ["another"]:
+    ray.init(address="local", num_cpus=1)
+    ray.get(ray.remote(lambda: 1).remote())
+    try: subprocess.run([sys.executable, __file__, "join"], check=True, stderr=subprocess.PIPE, text=True)
+    except subprocess.CalledProcessError as e: print(e.stderr.splitlines()[-1])
+    sys.exit()
+if len(sys.argv) > 1:
+    ray.init(address="auto", namespace="here")
+    keeper = ray.get_actor("keeper")
+    assert ray.get(keeper.keep.remote(6)) == [5, 6]
+    assert ray.get(ray.remote(lambda x: x + 1).remote(1)) == 2
+    print("joined")
+    sys.exit()
+for address in ("auto", "/nowhere/node.sock", "127.0.0.1:6379"):
+    try: ray.init(address=address)
+    except ConnectionError as e: assert "no node to join" in str(e), e
+    else: raise SystemExit(f"{address} was joined")
+try: ray.init(address="auto", num_cpus=-1)
+except ValueError: pass
+ray.init(num_cpus=2, namespace="here")
+@ray.remote
+class Keeper:
+    def __init__(self): self.kept = []
+    def keep(self, x):
+        self.kept.append(x)
+        return self.kept
+keeper = Keeper.options(name="keeper").remote()
+ray.get(keeper.keep.remote(5))
+subprocess.run([sys.executable, __file__, "join"], check=True)
+subprocess.run([sys.executable, __file__, "another"], check=True)
+print(ray.get(keeper.keep.remote(7)), flush=True)
+"""
+
+
+def test_another_program_joins_the_node_of_one(python, tmp_path):
+    """As `auto` finds whatever runs on a host; who joined leaves, and the node stays its program's."""
+    (tmp_path / "program.py").write_text(JOINED)
+    out = python(tmp_path / "program.py", env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    joined, refused, kept = out.stdout.splitlines()
+    assert (joined, kept) == ("joined", "[5, 6, 7]"), out.stdout + out.stderr
+    assert refused.startswith("ConnectionError: no node to join: 2 nodes run"), refused

@@ -69,8 +69,10 @@ def _address(address: Optional[str]) -> Optional[str]:
         address = os.environ.get("RAY_ADDRESS") or None
     if address is not None and not isinstance(address, str):
         raise TypeError(f"address is of type {type(address).__name__}, expected a text or None")
-    if address is None or address in ("local", "auto"):
+    if address is None or address == "local":
         return address
+    if address == "auto":
+        return "any"
     if address.startswith("ray://"):
         raise NotImplementedError(f"{address}: Ray's client protocol is not part of manta.ray; run the program on the "
                                   "host of the node")
@@ -87,8 +89,8 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     ...     print(ray.cluster_resources()["CPU"])
     4.0
 
-    address: "local" a node of its own; "auto" the one that `manta start` began; None: that one where it
-    runs, else one of its own. local_mode: calls run in this process, where a debugger stops in them.
+    address: "local" a node of its own; "auto" the one that `manta start` began, else the only one there is, which may
+    be another program's own; None: the started one where it runs, else one of its own. local_mode: calls run in this process, where a debugger stops in them.
     """
     for name in kwargs:
         if name not in IGNORED and name not in HIDDEN:
@@ -116,8 +118,9 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     environment = _runtime_env.parts(runtime_env if runtime_env is not None else config.runtime_env)
     try:
         manta.init(namespace=namespace, **options)
-    except manta.exceptions.MantaError as e:
-        if where is not None and where != "local":
+    except (manta.exceptions.MantaError, ValueError) as e:
+        is_of_nodes = isinstance(e, manta.exceptions.MantaError) or vars(e).get("_manta_status") == "not found"
+        if is_of_nodes and where is not None and where != "local":
             raise ConnectionError(f"no node to join: {e}") from e
         raise
     _session.put(namespace=namespace, environment=environment, lifetime=config.default_actor_lifetime)
