@@ -1,4 +1,5 @@
 """manta.train with PyTorch and TensorFlow: checkpoints of models, mixed precision, process groups that end early."""
+import json
 import os
 
 import pytest
@@ -108,6 +109,26 @@ def test_the_device_of_a_rank_is_in_its_environment(fit):
     from manta.train.torch import TorchConfig
     with pytest.raises(ValueError, match="is of GPUs"):
         fit(lambda: 1, torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl"))
+
+
+@pytest.mark.parametrize("variables", [{}, {"GREETING": "hello"}])
+def test_ranks_of_torch_draw_different_numbers(tmp_path, variables):
+    """Those that are forks of one with torch in it, and those that have imported it by themselves, as with variables of their own."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from manta.train.torch import TorchTrainer, enable_reproducibility
+
+    def loop():
+        import torch
+        drawn = [torch.rand(()).item()]
+        enable_reproducibility(3)
+        drawn.append(torch.rand(()).item())
+        train.report({"drawn": drawn})
+
+    result = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2),
+                          run_config=RunConfig(storage_path=tmp_path / "runs", worker_runtime_env={"env_vars": variables})).fit()
+    lines = (tmp_path / "runs" / os.path.basename(result.path) / "reports.jsonl").read_text().splitlines()
+    (one, one_again), (other, other_again) = (json.loads(line)["metrics"]["drawn"] for line in lines)
+    assert one != other and one_again == other_again
 
 
 # ---- TensorFlow ----
