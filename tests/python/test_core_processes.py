@@ -187,6 +187,30 @@ for wait in (lambda: manta.get(r), lambda: manta.get([r, r]), lambda: manta.wait
     assert out == "True\n" * 8, out + err
 
 
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell, (out, begun) = InteractiveShell.instance(), os.pipe()
+shell.user_ns.update(globals(), ref=sleep.remote())
+def interrupt():
+    os.read(out, 1)
+    os.kill(os.getpid(), signal.SIGINT)
+for cell in ("manta.get(ref)", "manta.wait([ref])", "await ref"):
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    error = shell.run_cell("os.write(begun, b'x'); " + cell).error_in_exec
+    thread.join()
+    print(type(error).__name__, shell.run_cell("manta.get(pid.remote()) > 0").result, flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_cell_and_the_next_one_works(tmp_path):
+    """As in a terminal of IPython; the cell may just begin to wait, or be about to, or wait already."""
+    pytest.importorskip("IPython")
+    out, err = finish(*start(CELLS, env={**os.environ, "IPYTHONDIR": str(tmp_path)}))
+    lines = [line for line in out.splitlines() if line.startswith(("KeyboardInterrupt ", "NoneType "))]
+    assert lines == ["KeyboardInterrupt True"] * 3, out + err
+
+
 def test_ctrl_c_of_a_terminal_ends_a_script():
     p, pids = start("manta.get(sleep.remote())", start_new_session=True)
     os.killpg(p.pid, signal.SIGINT)
