@@ -4,6 +4,8 @@ import json
 import pytest
 from conftest import run_python
 
+from manta.train import DataParallelTrainer
+
 PROGRAM = """
 import ray
 from ray import train
@@ -70,7 +72,6 @@ def test_configurations_of_ray_air_are_of_the_first_version(monkeypatch):
 
     import manta.ray.air as air
     import manta.ray.train as train
-    from manta.train import DataParallelTrainer
 
     names = ("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig")
     for module in (air, air.config):
@@ -84,3 +85,28 @@ def test_configurations_of_ray_air_are_of_the_first_version(monkeypatch):
             DataParallelTrainer(lambda: 0, **given)
     assert pickle.loads(pickle.dumps(air.ScalingConfig(num_workers=2))) == air.ScalingConfig(num_workers=2)
     DataParallelTrainer(lambda: 0, scaling_config=train.ScalingConfig(), run_config=train.RunConfig())
+
+
+def test_no_host_is_taken_away(tmp_path):
+    import pickle
+
+    import manta
+    from manta.ray import train
+
+    def loop():
+        told = train.get_preemption_info()
+        return told is None and "val" in str(pytest.raises(KeyError, train.get_dataset_shard, "val").value)
+    manta.init(num_cpus=1)
+    try:
+        result = DataParallelTrainer(loop, run_config=train.RunConfig(storage_path=tmp_path),
+                                     datasets={train.TRAIN_DATASET_KEY: [1, 2]}).fit()
+    finally:
+        manta.shutdown()
+    assert result.return_value is True
+    with pytest.raises(RuntimeError, match="no loop runs in this process"):
+        train.get_preemption_info()
+    info = train.PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"b": [3, 1], "a": [1]})
+    assert (info.preempted_node_ids, info.preempted_ranks) == (["a", "b"], [1, 3])
+    error = pickle.loads(pickle.dumps(train.PreemptionError(info, drain_timed_out=True)))
+    assert isinstance(error, train.TrainingFailedError) and error.preemption_info == info and error.drain_timed_out
+    assert "ranks 1, 3" in str(error)

@@ -18,7 +18,9 @@ from typing import Any, Callable, Mapping, Optional, Union
 
 from manta.train.checkpoint import Checkpoint
 
-__all__ = ["ReportedCheckpoint", "ReportedCheckpointStatus", "ValidationConfig", "ValidationTaskConfig"]
+__all__ = ["ReportedCheckpoint", "ReportedCheckpointStatus", "ValidationConfig", "ValidationFn", "ValidationTaskConfig"]
+
+ValidationFn = Callable[..., Mapping[str, Any]]         # of a checkpoint, and of what its task says
 
 
 @dataclasses.dataclass
@@ -53,7 +55,7 @@ class ValidationConfig:
 
     ray_remote_kwargs: options of the remote call, as of `manta.remote`.
     """
-    fn: Callable[..., Mapping[str, Any]]
+    fn: ValidationFn
     task_config: Optional[ValidationTaskConfig] = None
     ray_remote_kwargs: Optional[Mapping[str, Any]] = None
 
