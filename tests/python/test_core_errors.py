@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import manta
+from conftest import DEADLINE_S, until
 from manta import exceptions
 
 pytestmark = [pytest.mark.sanitized, pytest.mark.usefixtures("module_node")]
@@ -241,6 +242,35 @@ def test_a_worker_that_dies_is_named():
         with pytest.raises(exceptions.WorkerDiedError):
             manta.get(die.remote(how))
     assert manta.get(manta.put(1)) == 1
+
+
+@pytest.mark.parametrize("how", ["kill", "end"])
+def test_what_was_put_outlives_who_put_it(how):
+    """Objects are the node's: nobody who reads one waits for who has made it, or is told that it is gone."""
+    @manta.remote
+    class Maker:
+        def make(self):
+            return os.getpid(), [manta.put([7]), manta.put(b"x" * (1 << 20)), manta.put([manta.put("inner")])]
+
+    maker = Maker.remote()
+    pid, refs = manta.get(maker.make.remote())
+    under_way = maker.make.remote()
+    if how == "kill":
+        os.kill(pid, signal.SIGKILL)
+    manta.kill(maker)
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the maker")
+    small, large, [inner] = manta.get(refs, timeout=DEADLINE_S)
+    assert (small, large, manta.get(inner)) == ([7], b"x" * (1 << 20), "inner")
+    assert manta.get(reads.remote(refs), timeout=DEADLINE_S) == 1 << 20
+    try:
+        manta.get(under_way, timeout=DEADLINE_S)        # it may have been made before
+    except exceptions.ActorError:
+        pass
+
+
+@manta.remote
+def reads(refs):
+    return len(manta.get(refs[1]))
 
 
 def test_what_a_function_says_as_it_leaves_is_shown(python):
