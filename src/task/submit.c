@@ -13,6 +13,7 @@
 #include "task/needs.h"
 #include "task/nested.h"
 #include "task/object.h"
+#include "task/peer.h"
 #include "task/runtime.h"
 #include "task/sizes.h"
 #include "task/stream.h"
@@ -144,16 +145,24 @@ static manta_status submission_may_go(submission *s)
     return MANTA_OK;
 }
 
-/* Whether the call may be made at all; nothing was done for it yet. */
+/* Whether this call, which counts as pending, is one more than the actor takes at once. */
+static bool is_too_many(const actor_link *a)
+{
+    return a && a->most_pending > 0 && a->pending > a->most_pending;
+}
+
+/* Whether the call may be made at all; nothing was done for it yet, but that its actor is held. */
 static manta_status submission_check(submission *s)
 {
     const manta_task_options *o = s->options;
 
     TRY(submission_may_go(s));
-    if (s->actor && s->actor->most_pending > 0 && s->actor->pending >= s->actor->most_pending)
+    /* That calls have ended is read by whoever waits, and maybe nobody does. */
+    if (is_too_many(s->actor) && rt_pump() && rt->waiters > 0) rt_changed();
+    if (is_too_many(s->actor))
         return manta_fail(MANTA_EBUSY,
                           "%d calls of the actor are pending already, and no more are allowed at once",
-                          s->actor->pending);
+                          s->actor->pending - 1);
     if (strlen(s->name) >= sizeof((manta_failure *)0)->function)
         return manta_fail(MANTA_EINVAL, "the function's name has %zu bytes, at most 63 are allowed",
                           strlen(s->name));
@@ -253,8 +262,8 @@ static void submit_call(submission *s, manta_ref *out)
         *values = s->n_args <= SUBMIT_FEW ? few : mem_new((size_t)s->n_args * sizeof *values);
 
     for (int i = 0; i < s->n_args; i++) values[i] = (call_arg){0};
-    manta_status st = submission_check(s);
     submission_hold_actor(s);
+    manta_status st = submission_check(s);
     if (!st) st = submission_take(s, values, &bytes);
     call *c = call_allocate(s, values, bytes, out);
     if (values != few) mem_free(values);

@@ -327,6 +327,25 @@ def test_most_pending_calls():
         assert [manta.get(r) for r in s.many.remote(1)] == [1] and manta.get(s.wait.remote(folder + "/go")) is None
 
 
+def test_calls_that_nobody_waits_for_are_no_longer_pending_when_they_have_ended():
+    @manta.remote(max_pending_calls=1)
+    class Plain:
+        def add(self):
+            return 1
+
+    def is_taken():
+        try:
+            p.add.remote()
+        except exceptions.PendingCallsError:
+            return False
+        return True
+
+    p = Plain.remote()
+    assert is_taken()
+    for _ in range(3):
+        until(is_taken, "room for another call")
+
+
 def test_inheritance():
     class Base:
         def f(self):
