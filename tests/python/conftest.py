@@ -47,10 +47,10 @@ def until(condition, what="the condition"):
         time.sleep(0.005)
 
 
-def run_python(*arguments, cwd=None, env=None, input=None):
+def run_python(*arguments, cwd=None, env=None, input=None, timeout=DEADLINE_S):
     """Runs the interpreter with these arguments and returns what became of it."""
     return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, input=input,
-                          timeout=DEADLINE_S, cwd=cwd, env={**os.environ, **(env or {})})
+                          timeout=timeout, cwd=cwd, env={**os.environ, **(env or {})})
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import textwrap
 import types
 
 import pytest
+from conftest import DEADLINE_S
 
 MODULES = ("manta", "manta.ray", "manta.ray.util", "manta.ray.util.queue", "manta.ray.util.actor_pool",
            "manta.ray.util.placement_group", "manta.ray.util.scheduling_strategies", "manta.ray.util.state",
@@ -118,5 +119,5 @@ for name, text in TEXTS.items():
     manta.shutdown()
 print(failed)
 """)
-    out = python(str(program), cwd=tmp_path)
+    out = python(str(program), cwd=tmp_path, timeout=4 * DEADLINE_S)        # a hundred nodes and more
     assert out.stdout.splitlines()[-1:] == ["[]"], out.stdout + out.stderr
