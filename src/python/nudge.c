@@ -8,9 +8,12 @@
  *                    └─ the last time, until it returns   │           └─ sleeps on: nobody tells it again
  *                                                      SIGINT
  *
- * So the thread is signalled again and again by a timer, until the call ends. The signal does nothing besides
- * ending system calls; the interpreter then looks, finds the SIGINT, and raises. All here is of the thread that
- * holds the interpreter's lock. */
+ * So the thread is signalled again and again by a timer. The signal does nothing besides ending system calls; the
+ * interpreter then looks, finds the SIGINT, and raises. After that, or when the call ends, the timer is stopped: what
+ * the program does about the interrupt may be done by libraries that do not go on with system calls which a signal
+ * ends. The interpreter looks at pending calls after it has looked for signals, so one of them stops the timer.
+ *
+ * All here is of the thread that holds the interpreter's lock. */
 #include "py.h"
 
 #include <signal.h>
@@ -39,22 +42,34 @@ static void do_nothing(int sig)
 
 static bool make_timer(void)
 {
-    struct sigaction act = {.sa_handler = do_nothing}; /* without SA_RESTART */
     struct sigevent to = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = signal_number()};
 
     if (timer_pid == py->pid) return true;
     to.sigev_notify_thread_id = py->main_tid;
-    (void)sigemptyset(&act.sa_mask);
-    if (sigaction(signal_number(), &act, NULL) || timer_create(CLOCK_MONOTONIC, &to, &timer)) return false;
+    if (timer_create(CLOCK_MONOTONIC, &to, &timer)) return false;
     timer_pid = py->pid;
     return true;
+}
+
+/* A pending call: runs on the first thread. The system call that stops the timer lets a SIGINT through which has been
+ * sent and was not delivered; the interpreter may not have seen that one yet. */
+static int stop_nudging(void *unused)
+{
+    (void)unused;
+    py_nudge_end();
+    return PyErr_CheckSignals();
 }
 
 void py_nudge_begin(void)
 {
     struct itimerspec when = {.it_value.tv_nsec = FIRST_NS, .it_interval.tv_nsec = PERIOD_NS};
+    struct sigaction act = {.sa_handler = do_nothing}; /* without SA_RESTART */
 
-    if (make_timer()) (void)timer_settime(timer, 0, &when, NULL);
+    (void)sigemptyset(&act.sa_mask);
+    /* Each time: the program may have taken all signals back, and this one would end the process then. */
+    if (sigaction(signal_number(), &act, NULL) || !make_timer() || timer_settime(timer, 0, &when, NULL))
+        return;
+    (void)Py_AddPendingCall(stop_nudging, NULL); /* where too many are pending the call's end stops it */
 }
 
 void py_nudge_end(void)

@@ -363,7 +363,8 @@ bool py_interrupt_call(uint64_t task);
 
 /* ---- nudge.c ---- */
 
-/* From now on, until py_nudge_end(), the first thread is woken again and again from whatever it waits in. */
+/* From now on, until it has looked for signals or py_nudge_end(), the first thread is woken again and again from
+ * whatever it waits in. */
 void py_nudge_begin(void);
 void py_nudge_end(void);
 

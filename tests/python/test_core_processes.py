@@ -469,6 +469,45 @@ def test_a_cancel_that_comes_as_the_call_goes_to_sleep(python, tmp_path):
     assert out.stdout == "fine\n", out.stdout + out.stderr
 
 
+LEFT_ALONE = """
+import ctypes, os, signal, sys, time
+import manta
+path = sys.argv[1] + "/said"
+os.mkfifo(path)
+def pause(): return ctypes.CDLL(None).usleep(100000)
+@manta.remote
+def f():
+    for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1): signal.signal(n, signal.SIG_DFL)
+    said = open(path, "w")
+    try:
+        print("begun", file=said, flush=True)
+        time.sleep(3600)
+    except KeyboardInterrupt: pass
+    print(os.getpid(), [pause() for i in range(5)], file=said)
+    said.close()
+manta.init(num_cpus=1)
+pids = set()
+for i in range(3):
+    ref = f.remote()
+    with open(path) as said:
+        assert said.readline() == "begun\\n"
+        manta.cancel(ref)
+        pid, pauses = said.read().split(maxsplit=1)
+    assert pauses == "[0, 0, 0, 0, 0]\\n", pauses
+    pids.add(pid)
+    try: manta.get(ref, timeout=240)
+    except manta.exceptions.CancelledError: continue
+    raise SystemExit("it was not cancelled")
+print(len(pids))
+"""
+
+
+def test_what_a_call_does_about_its_interrupt_is_left_alone(python, tmp_path):
+    """No further signal ends its system calls, nor the process, whose program has taken all signals back."""
+    out = python("-c", LEFT_ALONE, tmp_path)
+    assert out.stdout == "1\n", out.stdout + out.stderr
+
+
 THREADS = """
 import os, sys, time
 import {module}
