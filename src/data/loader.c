@@ -148,14 +148,30 @@ static int64_t first_sample(const manta_loader *l, int64_t epoch, int64_t step)
 
 /* ---- making one batch ---------------------------------------------------------- */
 
+/* The most rows that a batch has: of data that is shorter than the size asked for, all there are. */
+static int64_t most_rows(const manta_dataset *d)
+{
+    enum { SIZES = 64 };
+    int64_t all[SIZES], most = 1;
+    int n = 0;
+
+    counts_sizes(d, all, SIZES, &n);
+    if (n == SIZES) return d->batch; /* there may be others */
+    for (int i = 0; i < n; i++)
+        if (all[i] > most) most = all[i];
+    return most;
+}
+
 static manta_status slot_init(slot *s, const manta_dataset *d)
 {
+    int64_t rows = most_rows(d);
+
     for (int c = 0; c < d->n; c++) {
         const manta_column_spec *spec = &d->columns[c];
-        int64_t shape[MANTA_MAX_DIMS] = {d->batch};
+        int64_t shape[MANTA_MAX_DIMS] = {rows};
         size_t bytes = spec_bytes(spec);
 
-        TRY(mem_try_array(d->batch, bytes ? bytes : 1, "a batch", &s->data[c]));
+        TRY(mem_try_array(rows, bytes ? bytes : 1, "a batch", &s->data[c]));
         memcpy(shape + 1, spec->shape, (size_t)spec->ndim * sizeof shape[0]);
         s->columns[c].name = spec->name;
         s->columns[c].array = manta_array_of(spec->dtype, spec->ndim + 1, shape, s->data[c]);

@@ -107,6 +107,32 @@ static void the_last_batch_is_smaller(void **state)
     manta_loader_close(l);
 }
 
+/* More rows than memory has room for, were they made. */
+static void a_batch_longer_than_the_data_takes_no_more_than_the_data(void **state)
+{
+    (void)state;
+    for (int readers = -1; readers <= 2; readers += 3) {
+        manta_loader *l = open_with(
+            numbers(N), &(manta_loader_options){.batch_size = (int64_t)1 << 50, .readers = readers});
+        int64_t sizes[2];
+        manta_batch b;
+
+        assert_int_equal(manta_loader_batch_sizes(l, sizes, 2), 1);
+        assert_int_equal(sizes[0], N);
+        for (int epoch = 0; epoch < 2; epoch++) {
+            assert_true(manta_loader_next(l, &b));
+            assert_int_equal(b.count, N);
+            assert_int_equal(id_at(&b, N - 1), N - 1);
+            assert_false(manta_loader_next(l, &b));
+        }
+        assert_int_equal(manta_loader_status(l), MANTA_OK);
+        assert_ok(manta_loader_fetch(l, 0, 0, 3, N, &b));
+        assert_int_equal(b.count, N - 3);
+        assert_int_equal(id_at(&b, 0), 3);
+        manta_loader_close(l);
+    }
+}
+
 static void drop_last_leaves_out_the_smaller_batch(void **state)
 {
     (void)state;
@@ -503,6 +529,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_batch_is_smaller),
+        cmocka_unit_test(a_batch_longer_than_the_data_takes_no_more_than_the_data),
         cmocka_unit_test(drop_last_leaves_out_the_smaller_batch),
         cmocka_unit_test(random_sampler_permutes_each_epoch),
         cmocka_unit_test(the_number_of_readers_changes_no_batch),
