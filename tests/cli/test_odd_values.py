@@ -4,8 +4,8 @@ What each of them must be is known without knowing the command: it ends by itsel
 one sentence what is wrong, where and what was expected, or it works; nothing of a foreign value reaches the terminal
 as an escape; a progress line never wraps.
 
-The options come from `--help`, so that a new one is tried without being listed here. A fixed seed is tried;
-MANTA_ODD=N tries N command lines from a new one and says which. A failure prints the command line.
+The options come from `--help`, so that a new one is tried without being listed here. Each is tried once, and then
+300 command lines of a fixed seed; MANTA_ODD=N tries N of a new one and says which. A failure prints the command line.
 """
 import fcntl
 import os
@@ -84,6 +84,32 @@ def options_of(command):
     return [(name, takes == "=") for name, takes in found if name not in ("--help", "--usage")]
 
 
+def with_option(rng, args, name, takes):
+    """The arguments and an option, mostly with a value, before a program's own."""
+    given = [name]
+    if takes and rng.randrange(20):
+        given = [f"{name}={rng.choice(VALUES)}"] if rng.randrange(2) else [name, rng.choice(VALUES)]
+    return given + args if "--" in args else args + given
+
+
+def asks_too_much(command, args):
+    """It is right, and trains for ever, or with a batch that takes all memory there is."""
+    return command in ("train", "bench train") and re.search(r"--(epochs|steps-per-epoch|batch)[ =][0-9e]{5}", " ".join(args))
+
+
+def lines_with_each(seed, known):
+    """Each command with each of its options, once."""
+    rng = random.Random(seed)
+    for command, options in known.items():
+        for name, takes in options:
+            if (command, name) in NOT_TRIED | TAKES_LONG:
+                continue
+            args = with_option(rng, list(COMMANDS[command]), name, takes)
+            while asks_too_much(command, args):
+                args = with_option(rng, list(COMMANDS[command]), name, takes)
+            yield [*command.split(), *args]
+
+
 def lines_of(seed, number, known):
     """`number` command lines, each a list of arguments: a base, and one to three odd things done to it."""
     rng = random.Random(seed)
@@ -96,18 +122,15 @@ def lines_of(seed, number, known):
                 name, takes = rng.choice(known[command])
                 if (command, name) in NOT_TRIED | TAKES_LONG:
                     continue
-                given = [name]
-                if takes and rng.randrange(20):
-                    given = [f"{name}={rng.choice(VALUES)}"] if rng.randrange(2) else [name, rng.choice(VALUES)]
-                args = given + args if "--" in args else args + given
+                args = with_option(rng, args, name, takes)
             elif what == 7 and args and command not in WHOLE:
                 args[rng.randrange(len(args))] = rng.choice(VALUES)
             elif what == 8 and args and command not in WHOLE:
                 del args[rng.randrange(len(args))]
             else:
                 args.insert(rng.randrange(len(args) + 1), rng.choice(VALUES))
-        if re.search(r"--steps-per-epoch[ =][0-9e]{5}", " ".join(args)):
-            continue    # it is right, and takes for ever
+        if asks_too_much(command, args):
+            continue
         yield [*command.split(), *[a.replace("\0", "") for a in args]]
 
 
@@ -217,14 +240,11 @@ def faults_in_terminal(status, sent, width):
                 yield f"a progress line of {len(shown)} columns where there are {width}: {shown!r}"
 
 
-def test_odd_command_lines(place):
+def faults_of_lines(place, lines):
+    """What is wrong with these command lines, each fault with its line."""
     folder, env = place
-    number = int(os.environ.get("MANTA_ODD", "300"))
-    seed = 27 if "MANTA_ODD" not in os.environ else random.randrange(1 << 30)
-    known = {command: options_of(command) for command in COMMANDS}
-    assert all(known[c] for c in ("train", "evaluate", "predict", "runs plot"))
     found = []
-    for i, args in enumerate(lines_of(seed, number, known)):
+    for i, args in enumerate(lines):
         here = folder.parent / "here"       # what one command line writes is not what the next one finds
         shutil.rmtree(here, ignore_errors=True)
         shutil.copytree(folder, here)
@@ -237,4 +257,28 @@ def test_odd_command_lines(place):
             faults += [f"manta stop after it: {fault}" for fault in faults_in_pipes(*run_in_pipes(["stop"], here, env))]
         found += [f"{fault}:\n    manta {shlex.join(a if len(a) < 100 else a[:50] + '...' for a in args)}"
                   for fault in faults]
+    return found
+
+
+def known_options():
+    known = {command: options_of(command) for command in COMMANDS}
+    assert all(known[c] for c in ("train", "evaluate", "predict", "runs plot"))
+    return known
+
+
+def test_every_command_is_tried():
+    text = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, timeout=LIMIT_S).stdout
+    assert set(re.findall(r"^  manta ([a-z]+(?: [a-z]+)?)  ", text, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_each_option_of_each_command(place):
+    seed = 27 if "MANTA_ODD" not in os.environ else random.randrange(1 << 30)
+    found = faults_of_lines(place, lines_with_each(seed, known_options()))
+    assert not found, f"{len(found)} faults with seed {seed}:\n" + "\n".join(found)
+
+
+def test_odd_command_lines(place):
+    number = int(os.environ.get("MANTA_ODD", "300"))
+    seed = 27 if "MANTA_ODD" not in os.environ else random.randrange(1 << 30)
+    found = faults_of_lines(place, lines_of(seed, number, known_options()))
     assert not found, f"{len(found)} faults in {number} command lines of seed {seed}:\n" + "\n".join(found)
