@@ -1,4 +1,17 @@
-/* rendezvous_lobby.c - those who have called and not yet shown who they are. */
+/* rendezvous_lobby.c - those who have called and not yet shown who they are.
+ *
+ *     listener ── accept ──▶ lobby[0..n_lobby), in the order of arrival
+ *                              ├── the channel is open ──▶ rendezvous_judge() ──▶ a node, or refused:
+ *                              │                                                 one of its name is here
+ *                              └── it fails, or is the oldest of a full lobby ──▶ turned away
+ *
+ * Nobody in the lobby has cost more than a connection and a handshake under way, and it has r->room
+ * places: strangers by the thousand push each other out, not the nodes that are here.
+ *
+ * What is learned from who is turned away: without a proven key only a doubt about the node whose name
+ * it used (anybody can); with one, that this node is of another job or has other words, which is why
+ * a meeting may end (rendezvous_policy.c). The first that is turned away is said at once and so is what
+ * is new of a node with the key; else a count, ever more seldom. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,5 +1,17 @@
 /* daemon_groups.c - placement groups: messages into events of the registry, and its
- * actions into messages and events of the scheduler. */
+ * actions into messages and events of the scheduler.
+ *
+ *     client          here              registry            here              scheduler
+ *     GROUP_NEW ───▶ group_check() ───▶ GROUP_NEW ───▶ DO_GROUP_PLACE ───▶ SCHED_GROUP
+ *                                       GROUP_PLACED ◀── daemon_act() ◀─── DO_GROUP, when there is room
+ *     the group's object is there ◀─── DO_GROUP_READY
+ *     GROUP_REMOVE ───────────────────▶ GROUP_REMOVE: DO_GROUP_TELL_GONE, to all clients;
+ *                                       DO_GROUP_BREAK, who waits for it; DO_GROUP_UNPLACE ───▶
+ *                                       SCHED_GROUP_REMOVE, with which its workers end
+ *
+ * The registry knows which groups there are and who owns them, the scheduler what they hold; this file
+ * keeps nothing. A group is an object with the same number: who waits for one waits for that. One that
+ * the node could never place is refused when it is made, not left to wait. */
 #include "task/daemon.h"
 
 #include <string.h>

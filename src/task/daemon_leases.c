@@ -1,5 +1,26 @@
 /* daemon_leases.c - what the scheduler decides, done: workers for callers, and
- * a channel between the two. */
+ * a channel between the two.
+ *
+ *   message, death ──▶ daemon_act(event) ──▶ sched_step() ──▶ actions, each done here or handed on
+ *
+ *     GRANT    the client gets a channel to the worker and is told; where there can be none the
+ *              worker is given back at once, and the client asks again
+ *     RECLAIM  a client is asked for a worker that it does not use
+ *     STOP     an idle worker that is one too many                 into d->stops
+ *     KILL     a worker whose caller or group is gone              into d->kills
+ *     CAP, REFUSE, REFUSE_CAPPED     nobody can come: said to who waits
+ *     ACTOR, GROUP, START            to daemon_actors, the registry, daemon_forks
+ *
+ * Workers do not end within daemon_act(): daemon_end_workers() does it between two rounds of the
+ * loop, after all that was sent has been read. A worker may have told us of objects that it is to make,
+ * and whoever gave it back has told us sooner, over another connection.
+ *
+ *     stopped, makes nothing                         killed
+ *     stopped, is to make something                  it stays, or lingers until it has made it
+ *     killed, others want what it is to make         it holds nothing any more, and ends by itself
+ *
+ * The scheduler is written by daemon_act() alone, and an action may cause another event (a grant that
+ * does not reach its client): actions of the outer one are a list of their own by then. */
 #include "task/daemon.h"
 
 #include <string.h>

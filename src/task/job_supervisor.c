@@ -1,6 +1,20 @@
 /* job_supervisor.c - the daemon's deputy for a program that joined a node: keeps its
  * zygote, adopts its orphans, and ends all of it when the daemon says so, which
- * it does by closing the connection or by dying. */
+ * it does by closing the connection or by dying.
+ *
+ *     daemon ◀── ZYGOTE, REAPED, NOT_READY, ENDS ── supervisor ──▶ zygote ──▶ workers
+ *            ─── WARM, SWEEP, the end ────────────▶            ──▶ warm nursery ──▶ workers
+ *
+ * One loop waits for three things:
+ *
+ *     the daemon        WARM: start a nursery of that command beside the zygote. SWEEP: of the children
+ *                       that we have adopted all end but those that are named. Its end is ours
+ *     the keeper        its end is ours too: then the daemon cannot be far
+ *     a child's end     it is told with its status; a zygote is replaced before the next wait
+ *
+ * What is below this process never outlives it: orphans of workers are ours (descendants_adopt()), and
+ * supervisor_end() ends all of them before it goes. A zygote that cannot be started is the end, with
+ * the reason; a warm nursery is only a saving of time, and the program goes on without it. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
