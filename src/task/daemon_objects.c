@@ -24,14 +24,14 @@
 #include "os/sys.h"
 
 /* What came with an event and may become the object's. */
-typedef struct news {
+typedef struct arrival {
     const value *v;
     failure *failure;
     const void *inner; /* n numbers */
     uint64_t n;
     uint32_t holder;
     uint64_t task, item; /* with which it comes to its holder (gifts.h) */
-} news;
+} arrival;
 
 static object *object_of(node *d, uint64_t id)
 {
@@ -80,7 +80,7 @@ static void do_tell(node *d, const directory_action *a)
     daemon_send(d, c);
 }
 
-static void do_take(node *d, const directory_action *a, const news *x)
+static void do_take(node *d, const directory_action *a, const arrival *x)
 {
     object *o = object_of(d, a->object);
 
@@ -103,14 +103,14 @@ static void do_take(node *d, const directory_action *a, const news *x)
 }
 
 /* `to` holds an object that `from` has given it, and hears of it with an answer. */
-static void give_object(node *d, uint32_t from, uint64_t id, const news *x)
+static void give_object(node *d, uint32_t from, uint64_t id, const arrival *x)
 {
     daemon_refs(d, REFS_HOLD, id, 0, x->holder);
     if (x->task && x->holder != from && daemon_client(d, x->holder))
         gifts_add(d->gifts, from, x->holder, x->task, x->item, id);
 }
 
-static void do_hold(node *d, const directory_action *a, const news *x)
+static void do_hold(node *d, const directory_action *a, const arrival *x)
 {
     daemon_refs(d, REFS_ADD, a->object, 0, a->client);
     if (x->holder) give_object(d, a->client, a->object, x);
@@ -190,7 +190,7 @@ static void do_forget(node *d, uint64_t id)
 }
 
 /* Applies an event to the directory and does what follows. */
-static void directory_do(node *d, const directory_event *e, const news *x)
+static void directory_do(node *d, const directory_event *e, const arrival *x)
 {
     directory_actions out = {0};
 
@@ -213,7 +213,7 @@ static void directory_do(node *d, const directory_event *e, const news *x)
 /* Takes f. */
 static void fail_object(node *d, uint64_t id, failure *f)
 {
-    directory_do(d, &(directory_event){.kind = DIRECTORY_FAIL, .object = id}, &(news){.failure = f});
+    directory_do(d, &(directory_event){.kind = DIRECTORY_FAIL, .object = id}, &(arrival){.failure = f});
     failure_unref(f);
 }
 
@@ -259,7 +259,7 @@ static bool add_one(node *d, client *c, wire *w)
     bool again = directory_state_of(d->objects, id) == DIRECTORY_READY;
     bool is_late = directory_state_of(d->objects, id) == DIRECTORY_BROKEN;
     bool is_orphan = again && is_dead(d, directory_maker(d->objects, id));
-    const news x = {.v = &v, .holder = holder, .task = task, .item = item, .inner = inner, .n = n};
+    const arrival x = {.v = &v, .holder = holder, .task = task, .item = item, .inner = inner, .n = n};
     directory_do(d,
                  &(directory_event){.kind = DIRECTORY_ADD,
                                     .object = id,
@@ -297,7 +297,7 @@ void daemon_fulfil(node *d, uint64_t id)
     if (directory_state_of(d->objects, id) != DIRECTORY_PROMISED) return;
     directory_do(
         d, &(directory_event){.kind = DIRECTORY_ADD, .object = id, .client = directory_maker(d->objects, id)},
-        &(news){.v = &none});
+        &(arrival){.v = &none});
 }
 
 void daemon_break(node *d, uint64_t id, failure *f)
@@ -346,7 +346,7 @@ static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
 
 static void on_give(node *d, const client *c, wire *w)
 {
-    news x = {.holder = wire_u32(w)};
+    arrival x = {.holder = wire_u32(w)};
 
     (void)wire_u32(w);
     x.task = wire_u64(w);

@@ -18,20 +18,20 @@ enum { MOST_TOLD = 64 };
 
 /* Whether nobody has been told yet that the program's own loss or metric `name` is left
  * out: who saves after every epoch reads it once. Beyond so many names all was said. */
-static bool is_news(const char *kind, const char *name)
+static bool is_untold(const char *kind, const char *name)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t told[MOST_TOLD];
     static int n;
     uint64_t h = hash_bytes(name, strlen(name), hash_bytes(kind, strlen(kind), 0));
-    bool news = true;
+    bool untold = true;
 
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < n; i++) news &= told[i] != h;
-    news &= n < MOST_TOLD;
-    if (news) told[n++] = h;
+    for (int i = 0; i < n; i++) untold &= told[i] != h;
+    untold &= n < MOST_TOLD;
+    if (untold) told[n++] = h;
     pthread_mutex_unlock(&lock);
-    return news;
+    return untold;
 }
 
 static void set_member(json_t *o, const char *key, json_t *v)
@@ -155,7 +155,7 @@ static json_t *write_loss(const manta_loss *l)
 
     if (l->fn || loss_find(l, &found)) {
         const char *name = l->name ? l->name : "";
-        if (is_news("loss", name))
+        if (is_untold("loss", name))
             log_warn("a loss of the program's own is not in the file: who loads it names one",
                      LOG_STR("loss", name));
         return json_null();
@@ -244,7 +244,7 @@ static json_t *metrics_of(const manta_contents *c, int output)
         metric_fn found;
         if (m->output != output) continue;
         if (m->fn || metric_find(m, NULL, 2, &found)) {
-            if (is_news("metric", m->name))
+            if (is_untold("metric", m->name))
                 log_warn("a metric of the program's own is not in the file: who loads it adds it",
                          LOG_STR("metric", m->name));
             continue;
