@@ -54,6 +54,23 @@ def test_sort_by_texts_and_by_several_columns():
     assert [(r["s"], r["i"]) for r in rows] == sorted(((r["s"], r["i"]) for r in ds.take_all()), key=lambda p: (p[0], -p[1]))
 
 
+@pytest.mark.parametrize("rows, blocks", [(5000, 8), (600, 600)])       # blocks that nearly fit into a message, and many
+def test_any_number_of_small_blocks_becomes_one(rows, blocks):
+    class Same:
+        def __call__(self, batch):
+            return batch
+
+    x = numpy.arange(float(rows))
+    small = data.from_numpy({"x": x}).repartition(blocks).materialize()
+    assert small.num_blocks() == blocks
+    for ds in (small.repartition(1), small.map_batches(lambda batch: batch, batch_size=rows),
+               small.map_batches(Same, concurrency=1, batch_size=rows), small.sort("x")):
+        batch = ds.take_batch(rows)
+        assert numpy.array_equal(batch["x"], x)
+    assert small.random_shuffle(seed=1).sum("x") == x.sum()
+    assert len(data.from_numpy({"y": x}).zip(small).take_all()) == rows
+
+
 def test_repartition_and_materialize():
     ds = data.range(103).filter(lambda row: row["id"] != 50).repartition(5).materialize()
     assert ds.num_blocks() == 5 and ds.count() == 102 and ids(ds) == [i for i in range(103) if i != 50]

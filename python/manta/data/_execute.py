@@ -30,6 +30,7 @@ __all__ = ["Execution", "fetch", "read_piece"]
 _core: Any = _plain_core            # which has no types
 _Bundle = list[Piece]
 _CALLS_OF_AN_ACTOR = 2
+_REFERENCES = 8192      # in one list: a value has room for some 15,000
 
 
 # ---- in a worker ----
@@ -67,10 +68,22 @@ def _run(ops: Sequence[_ops.Op], most: int, pieces: Sequence[Piece], values: Seq
         yield (_block.rows_of(block), _block.size_of(block), _block.kinds_of(block)), block
 
 
-def _run_stage(ops: Sequence[_ops.Op], most: int, pieces: Sequence[Piece], *values: Any) -> Iterator[Any]:
+def _values(given: Sequence[Any]) -> list[Any]:
+    """What _given() was given, as values; None of what was none."""
+    out: list[Any] = []
+    for one in given:
+        if isinstance(one, list):
+            known = iter(_core.get([ref for ref in one if ref is not None]))
+            out += [None if ref is None else next(known) for ref in one]
+        else:
+            out.append(one)
+    return out
+
+
+def _run_stage(ops: Sequence[_ops.Op], most: int, pieces: Sequence[Piece], *given: Any) -> Iterator[Any]:
     for op in ops:
         op.prepare()
-    yield from _run(ops, most, pieces, values)
+    yield from _run(ops, most, pieces, _values(given))
 
 
 class _Runner:
@@ -81,8 +94,8 @@ class _Runner:
         for op in ops:
             op.prepare()
 
-    def run(self, pieces: Sequence[Piece], *values: Any) -> Iterator[Any]:
-        yield from _run(self._ops, self._most, pieces, values)
+    def run(self, pieces: Sequence[Piece], *given: Any) -> Iterator[Any]:
+        yield from _run(self._ops, self._most, pieces, _values(given))
 
 
 # ---- in the process that asks ----
@@ -107,6 +120,14 @@ def _runner_class() -> Any:
 def _shown(pieces: _Bundle) -> list[Piece]:
     """The pieces as a call is told of them: their blocks are arguments of it."""
     return [Piece(p.name, begin=p.begin, end=p.end, read=p.read) for p in pieces]
+
+
+def _given(refs: Sequence[Any]) -> list[Any]:
+    """References to blocks as arguments of a call, which reads them by _values(). Small blocks would travel in the call's
+    message, and of many even the references are more than it has room for: more than one are lists."""
+    if len(refs) == 1:
+        return list(refs)
+    return [list(refs[i:i + _REFERENCES]) for i in range(0, len(refs), _REFERENCES)]
 
 
 class Stage:
@@ -249,7 +270,7 @@ class Execution:
                                                stream_window=2 * max(1, room // wide))
 
         def begin(bundle: _Bundle) -> Any:
-            return function.remote(ops, most, _shown(bundle), *[p.ref for p in bundle])
+            return function.remote(ops, most, _shown(bundle), *_given([p.ref for p in bundle]))
         return begin, wide
 
     def _pool_starter(self, stage: Stage, pool: Pool, room: int, most: int) -> tuple[Callable[[_Bundle], Any], int]:
@@ -267,7 +288,7 @@ class Execution:
                     ops, most))
             # Not handle.run.options(): under manta.ray a handle takes Ray's names of options.
             run = _core._make_method(actors[i % len(actors)], "run", {}, how)
-            return run.remote(_shown(bundle), *[p.ref for p in bundle])
+            return run.remote(_shown(bundle), *_given([p.ref for p in bundle]))
         return begin, wide
 
     # ---- for barriers and writers ----
@@ -298,7 +319,7 @@ class Execution:
             while left or running:
                 while left and len(running) < self.wide():
                     i, group = left.popleft()
-                    running.append(remote.remote(shared, i, *group))
+                    running.append(remote.remote(shared, i, *_given(group)))
                     del group
                 stream = running[0]
                 for known in stream:
@@ -319,9 +340,9 @@ def _call_block(shared: Any, piece: Piece, index: int, value: Block) -> Any:
         return function(block, index, *more)
 
 
-def _merge_blocks(shared: Any, index: int, *blocks: Block) -> Iterator[Any]:
+def _merge_blocks(shared: Any, index: int, *given: Any) -> Iterator[Any]:
     function, more, most = shared
-    for block in _block.slices(function(index, blocks, *more), most):
+    for block in _block.slices(function(index, _values(given), *more), most):
         yield (_block.rows_of(block), _block.size_of(block), _block.kinds_of(block)), block
 
 
