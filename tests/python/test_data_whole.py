@@ -54,6 +54,29 @@ def test_sort_by_texts_and_by_several_columns():
     assert [(r["s"], r["i"]) for r in rows] == sorted(((r["s"], r["i"]) for r in ds.take_all()), key=lambda p: (p[0], -p[1]))
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("column", [
+    numpy.where(numpy.arange(400) % 3 == 0, numpy.nan, numpy.arange(400) * 7 % 400),
+    numpy.where(numpy.arange(400) % 3 == 0, numpy.datetime64("NaT"), numpy.datetime64("2020-01-01", "ns") + numpy.arange(400) * 7 % 400),
+    [None if i % 3 == 0 else str(i * 7 % 400) for i in range(400)]], ids=["NaN", "NaT", "None"])
+def test_what_is_missing_is_sorted_behind_all_others_and_is_a_group(column, descending):
+    rows = [{"x": x, "i": i} for i, x in enumerate(column)]
+    got = data.from_items(rows).repartition(7).sort("x", descending=descending).take_all()
+    missing = [r["i"] for r in got if r["i"] % 3 == 0]
+    others = [r["x"] for r in got if r["i"] % 3]
+    assert missing == list(range(0, 400, 3)) and others == sorted(others, reverse=descending)
+    assert [r["i"] for r in (got[:134] if descending else got[-134:])] == missing
+    groups = data.from_items([{"x": x, "n": i} for i, x in enumerate(list(column) * 2)]).repartition(5).groupby("x").count().take_all()
+    counts = sorted(r["count()"] for r in groups)
+    assert counts == [2] * 266 + [2 * 134]
+
+
+def test_values_without_an_order_are_refused_with_their_column():
+    for blocks in (1, 2):
+        with pytest.raises(TypeError, match="column 'x'.*no order"):
+            data.from_items([{"x": 1}, {"x": "1"}]).repartition(blocks).sort("x").take_all()
+
+
 @pytest.mark.parametrize("rows, blocks", [(5000, 8), (600, 600)])       # blocks that nearly fit into a message, and many
 def test_any_number_of_small_blocks_becomes_one(rows, blocks):
     class Same:

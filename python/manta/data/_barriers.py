@@ -6,6 +6,7 @@ spill folder what does not fit into memory.
 """
 from __future__ import annotations
 
+import bisect
 from typing import Any, Iterator, Optional, Sequence
 
 from manta import _core as _plain_core
@@ -59,13 +60,30 @@ class Shuffle:
 
 # ---- sort ----
 
+def _rank(value: Any) -> tuple[bool, Any]:
+    """What values are ordered by: None, NaN and NaT behind all others, and like each other."""
+    generic = need("numpy", "sort").generic
+    is_missing = value is None or isinstance(value, (float, generic)) and bool(value != value)
+    return is_missing, 0 if is_missing else value
+
+
+def _ranked(values: Sequence[Any], ranks: Sequence[Any], down: bool, key: str) -> list[Any]:
+    """The values in the order of their ranks, equal ones as they were."""
+    try:
+        return [values[i] for i in sorted(range(len(ranks)), key=ranks.__getitem__, reverse=down)]
+    except TypeError as e:
+        raise TypeError(f"sort: column {key!r} holds values that have no order ({e})") from None
+
+
 def _order(block: Block, keys: Sequence[str], descending: Sequence[bool]) -> Any:
     """The rows' order by several columns, equal ones as they were."""
     numpy = need("numpy", "sort")
     order = numpy.arange(_block.rows_of(block))
     for key, down in zip(reversed(keys), reversed(descending)):
         column = block[key][order]
-        if down:            # of the reversed column, so that equal ones stay as they were
+        if column.dtype == object:
+            order = numpy.array(_ranked(order, [_rank(value) for value in column], down, key), dtype=order.dtype)
+        elif down:          # of the reversed column, so that equal ones stay as they were
             order = order[(len(column) - 1 - numpy.argsort(column[::-1], kind="stable"))[::-1]]
         else:
             order = order[numpy.argsort(column, kind="stable")]
@@ -75,18 +93,25 @@ def _order(block: Block, keys: Sequence[str], descending: Sequence[bool]) -> Any
 def _sample(block: Block, index: int, keys: Sequence[str]) -> Any:
     _block.check_columns(keys, block, "sort")
     rows = _block.rows_of(block)
-    return block[keys[0]][:: max(1, rows // 64)].tolist()
+    some = block[keys[0]][:: max(1, rows // 64)]
+    return list(some) if some.dtype.kind in "mM" else some.tolist()     # Python's would have no NaT
+
+
+def _cuts(column: Any, bounds: Sequence[Any], down: bool) -> list[int]:
+    """Where a sorted column is to be divided so that what equals a bound is before the cut."""
+    numpy = need("numpy", "sort")
+    if column.dtype == object:
+        ranks = [_rank(value) for value in (column[::-1] if down else column)]
+        return [len(ranks) - bisect.bisect_left(ranks, _rank(b)) if down else bisect.bisect_right(ranks, _rank(b))
+                for b in bounds]
+    if down:
+        return [len(column) - int(numpy.searchsorted(column[::-1], b, side="left")) for b in bounds]
+    return [int(numpy.searchsorted(column, b, side="right")) for b in bounds]
 
 
 def _divide(block: Block, index: int, keys: Sequence[str], descending: Sequence[bool], bounds: Sequence[Any]) -> Any:
-    numpy = need("numpy", "sort")
     sorted_block = _block.pick(block, _order(block, keys, descending))
-    column = sorted_block[keys[0]]
-    if descending[0]:
-        cuts = [len(column) - int(numpy.searchsorted(column[::-1], b, side="left")) for b in bounds]
-    else:
-        cuts = [int(numpy.searchsorted(column, b, side="right")) for b in bounds]
-    ends = [0, *cuts, len(column)]
+    ends = [0, *_cuts(sorted_block[keys[0]], bounds, descending[0]), _block.rows_of(block)]
     parts = [_block.cut(sorted_block, begin, end) for begin, end in zip(ends, ends[1:])]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -104,9 +129,10 @@ class Sort:
 
     def __call__(self, execution: Any, pieces: list[Piece]) -> Iterator[Piece]:
         samples = execution.call_each(_sample, pieces, self._keys)
-        values = sorted((x for some in _core.get(samples) for x in some), reverse=self._descending[0])
+        values = [x for some in _core.get(samples) for x in some]
+        values = _ranked(values, [_rank(x) for x in values], self._descending[0], self._keys[0])
         n = max(1, min(len(pieces), _MOST_PARTS))
-        bounds = list(dict.fromkeys(values[len(values) * j // n] for j in range(1, n)))
+        bounds = list({_rank(b): b for b in (values[len(values) * j // n] for j in range(1, n))}.values())
         parts = _columns(execution.call_each(_divide, pieces, self._keys, self._descending, bounds,
                                              results=len(bounds) + 1), len(bounds) + 1)
         pieces.clear()

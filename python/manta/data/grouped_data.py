@@ -22,7 +22,8 @@ def _groups_in(block: Block, keys: Sequence[str]) -> Iterator[Block]:
     rows = _block.rows_of(block)
     changes = numpy.zeros(rows, dtype=bool)
     for key in keys:
-        changes[1:] |= block[key][1:] != block[key][:-1]
+        here, before = block[key][1:], block[key][:-1]
+        changes[1:] |= (here != before) & ((here == here) | (before == before))     # NaN is like NaN
     bounds = [0, *numpy.flatnonzero(changes).tolist(), rows] if rows else []
     for begin, end in zip(bounds, bounds[1:]):
         yield _block.cut(block, begin, end)
