@@ -3,6 +3,7 @@
     python -m manta run script.py [ARGUMENT...]             `import ray` is manta.ray, in workers too
     python -m manta run -m module [ARGUMENT...]
     python -m manta launch -n 2 script.py [ARGUMENT...]     two processes of a TF_CONFIG or torchrun program (_launch.py)
+    python -m manta launch --on HOSTS -- PROGRAM ...        the program's: many hosts (docs/clusters.md)
     python -m manta COMMAND ...                             the program: status, ps, train, ... (help)
 """
 from __future__ import annotations
@@ -78,16 +79,32 @@ def _show_help(path: str) -> NoReturn:
     """The program's own help, and what there is beside it."""
     code = subprocess.call([path, *sys.argv[1:]])
     if code == 0:
-        print(OURS)
+        try:
+            print(OURS, flush=True)
+        except BrokenPipeError:
+            os._exit(0)         # whoever reads has read enough
     sys.exit(code)
 
 
+def _names_hosts(words: list[str]) -> bool:
+    """Whether a launch says --on: before its script, module or --, behind which words are the program's."""
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "--"):
+        name, equals, _ = rest.pop(0).partition("=")
+        if name == "--on":
+            return True
+        has_value = not equals and name not in ("--no-prefix", "--print", "--dry-run") and (name == "-n" or name[:2] != "-n")
+        if has_value and rest and not rest[0].startswith("-"):
+            del rest[0]
+    return False
+
+
 def program() -> NoReturn:
-    """What `manta` at a prompt calls: `run` and `launch` are ours, all else the program's."""
+    """What `manta` at a prompt calls: `run`, and `launch` on this host, are ours, all else the program's."""
     if sys.argv[1:2] == ["run"]:
         run(sys.argv[2:])
         sys.exit(0)
-    if sys.argv[1:2] == ["launch"]:
+    if sys.argv[1:2] == ["launch"] and not _names_hosts(sys.argv[2:]):
         from manta import _launch
 
         sys.exit(_launch.launch(sys.argv[2:]))

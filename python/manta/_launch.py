@@ -47,6 +47,8 @@ Runs a program of TensorFlow (TF_CONFIG) or PyTorch (env://) in N processes of t
   --no-prefix         lines of output do not begin with [rank N]
   --keras 3           tf.keras stays what TensorFlow brings; else it is tf_keras, if that is installed
   -h, --help          shows this
+
+With --on (ssh:FILE, slurm, mpi:FILE, k8s) it starts a program on many hosts: manta launch --on ssh:FILE --help
 """
 AGAIN_S = 0.5               # timeout(1) sends its signal twice, a terminal that goes does, too; a person takes longer
 FULL = 1 << 20              # bytes that wait for a reader, at which no more is read from the ranks

@@ -150,6 +150,28 @@ def test_help_knows_run(python, arguments):
     assert "run [-m MODULE | SCRIPT] [ARGUMENT...]" in done.stdout and "`import ray` is manta.ray" in done.stdout
 
 
+def test_help_that_nobody_reads_to_its_end_is_no_failure(python):
+    """What `manta help | head -1` does; the pipe is closed before the program begins."""
+    code = ("import os, sys, manta.__main__ as m; r, w = os.pipe(); os.close(r); os.dup2(w, 1); "
+            "m.subprocess.call = lambda command: 0; m._show_help('manta')")
+    done = python("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["--on", "k8s", "--image", "i", "--print", "--", "train", "mlp"],
+                                       ["-n", "2", "--nodes=3", "--print", "--image", "i", "--on=k8s", "--", "train", "mlp"]])
+def test_a_launch_on_other_hosts_is_the_programs(python, arguments):
+    done = python("-m", "manta", "launch", *arguments)
+    assert done.returncode == 0 and "kind: Job" in done.stdout, done.stderr
+
+
+def test_a_launch_of_a_script_with_on_is_ours(python, tmp_path):
+    (tmp_path / "main.py").write_text("import sys; print(sys.argv[1:])")
+    for options in (["-n1"], ["-n", "1", "--no-prefix"], ["-n", "1", "--"]):
+        done = python("-m", "manta", "launch", *options, tmp_path / "main.py", "--on", "k8s")
+        assert (done.returncode, done.stdout) == (0, "['--on', 'k8s']\n"), done.stderr
+
+
 def test_the_program_is_reached(python):
     done = python("-m", "manta", "--version")
     assert (done.returncode, done.stdout.split()[:1]) == (0, ["manta"]), done.stderr
