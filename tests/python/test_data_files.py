@@ -60,6 +60,17 @@ def test_csv_in_many_blocks(tmp_path, small_blocks):
     assert ds.num_blocks() > 10 and [row["a"] for row in ds.take_all()] == list(range(3000))
 
 
+def test_a_csv_field_may_be_large(tmp_path):
+    (tmp_path / "a.csv").write_text('s,n\n"' + "x\n" * 200000 + '",1\n')
+    assert data.read_csv(tmp_path / "a.csv").take_all() == [{"s": "x\n" * 200000, "n": 1}]
+
+
+@pytest.mark.parametrize("paths", [None, 3, [None], [["a.csv"]]])
+def test_what_is_no_path_is_refused(paths):
+    with pytest.raises(TypeError, match="read_csv: a path is (NoneType|int|list), expected"):
+        data.read_csv(paths)
+
+
 def test_csv_that_is_wrong_names_the_line(tmp_path, small_blocks):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3\n")
     with pytest.raises(ValueError, match=r"a.csv line 3: 1 fields, expected 2"):
@@ -115,6 +126,14 @@ def test_parquet_by_row_groups(tmp_path):
     assert data.read_parquet(tmp_path, columns=["s"]).take(1) == [{"s": "t0"}]
     with pytest.raises(ValueError, match="there is no column 'y'"):
         data.read_parquet(tmp_path, columns=["y"])
+
+
+@pytest.mark.parametrize("contents", [b"", b"PAR1", b"no table " * 9])
+def test_a_file_that_is_no_parquet_is_named(tmp_path, contents):
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes(contents)
+    with pytest.raises(ValueError, match="read_parquet: .*b.parquet: "):
+        data.read_parquet(tmp_path)
 
 
 def test_parquet_of_one_large_row_group_is_read_in_parts(tmp_path, small_blocks):

@@ -11,7 +11,8 @@ import glob
 import io
 import json
 import os
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+import sys
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from manta.data import _block
 from manta.data._block import Block
@@ -26,7 +27,10 @@ Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 def expand(paths: Paths, who: str, endings: Optional[Sequence[str]] = None) -> list[str]:
     """The files that paths name: files, folders (all below, in order of their names), patterns with * and ?."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths) if isinstance(paths, Iterable) else [paths]
+    for one in given:
+        if not isinstance(one, (str, os.PathLike)):
+            raise TypeError(f"{who}: a path is {type(one).__name__}, expected a text or an os.PathLike")
     wanted = tuple("." + e.lstrip(".").lower() for e in endings) if endings else ("",)
     out: list[str] = []
     for path in given:
@@ -87,6 +91,7 @@ def _open_text(path: str) -> Any:
 def _csv_blocks(path: str, delimiter: str, names: Optional[Sequence[str]], dtypes: Mapping[str, Any],
                 include: Optional[str], most: int) -> Iterator[Block]:
     import csv
+    csv.field_size_limit(sys.maxsize)       # a field may be as long as a file
     with _open_text(path) as file:
         lines = _Lines(file)
         reader = csv.reader(lines, delimiter=delimiter)
@@ -260,20 +265,26 @@ def line_pieces(files: Sequence[str], blocks: Callable[..., Iterator[Block]], mo
 
 # ---- Parquet ----
 
+def _open_parquet(path: str) -> Any:
+    parquet = need("pyarrow.parquet", "read_parquet")
+    try:
+        return parquet.ParquetFile(path)
+    except ValueError as e:     # as pyarrow's own are, which do not name the file
+        raise ValueError(f"read_parquet: {path}: {e}") from None
+
+
 def _parquet_blocks(path: str, groups: Sequence[int], columns: Optional[Sequence[str]], include: Optional[str],
                     rows_at_once: int) -> Iterator[Block]:
-    parquet = need("pyarrow.parquet", "read_parquet")
-    with parquet.ParquetFile(path) as file:
+    with _open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=rows_at_once, row_groups=list(groups), columns=columns):
             yield _named(_block.from_table(batch), include)
 
 
 def parquet_pieces(files: Sequence[str], columns: Optional[Sequence[str]], include_paths: bool, most: int) -> list[Piece]:
     """A piece for each row group: the ends of the files are read now, which have their sizes."""
-    parquet = need("pyarrow.parquet", "read_parquet")
     out = []
     for path in files:
-        with parquet.ParquetFile(path) as file:
+        with _open_parquet(path) as file:
             if columns is not None:
                 _block.check_columns(columns, file.schema_arrow.names, f"read_parquet: {path}")
             for i in range(file.metadata.num_row_groups):
