@@ -1,4 +1,5 @@
 """manta.train: reports, checkpoints, results, failures, with loops that need no framework."""
+import functools
 import json
 import os
 import pathlib
@@ -516,12 +517,20 @@ def test_too_many_workers_are_refused_before_anything_is_divided():
 
 
 def test_configurations_say_what_is_wrong():
+    async def later():
+        raise AssertionError("a call of it runs nothing")
+
+    def items(config):
+        yield config
+
     for make, text in ((lambda: ScalingConfig(num_workers=-1), "num_workers"),
                        (lambda: CheckpointConfig(num_to_keep=0), "num_to_keep"),
                        (lambda: CheckpointConfig(checkpoint_score_order="up"), "checkpoint_score_order"),
                        (lambda: FailureConfig(max_failures=-2), "max_failures"),
                        (lambda: DataParallelTrainer(lambda a, b: 0), "expected none or one"),
-                       (lambda: DataParallelTrainer(3), "expected a function")):
+                       (lambda: DataParallelTrainer(3), "expected a function"),
+                       (lambda: DataParallelTrainer(later), "train_loop_per_worker is async or a generator"),
+                       (lambda: DataParallelTrainer(functools.partial(items, 1)), "train_loop_per_worker is async or a generator")):
         with pytest.raises(ValueError, match=text):
             make()
     def trainer(**how):

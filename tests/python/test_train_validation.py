@@ -159,6 +159,13 @@ def test_what_cannot_be_validated_is_refused(fit):
         with pytest.raises(ValueError, match="has no validation_config"):
             train.report({}, checkpoint=save(1), validation=True)
     fit(loop, workers=1)
+
+    def odd():
+        with pytest.raises(TypeError, match="validation is str, expected True"):
+            train.report({}, checkpoint=save(1), validation="yes")
+        with pytest.raises(TypeError, match="fn_kwargs of the validation cannot be sent"):
+            train.report({}, checkpoint=save(1), validation=ValidationTaskConfig(fn_kwargs={"lock": threading.Lock()}))
+    fit(odd, workers=1, validation_config=ValidationConfig(fn=twice))
     for make in (lambda: ValidationConfig(fn=3), lambda: ValidationTaskConfig(timeout_s=0),
                  lambda: ValidationTaskConfig(fn_kwargs=[1]), lambda: DataParallelTrainer(loop, validation_config=twice)):
         with pytest.raises(ValueError):

@@ -302,9 +302,20 @@ def report(metrics: Mapping[str, Any], checkpoint: Optional[Checkpoint] = None, 
             raise ValueError("report(): validation is asked for without a checkpoint: expected checkpoint=...")
         if not session.place.can_validate:
             raise ValueError("report(): validation is asked for, and the trainer has no validation_config")
-        task = pickled_value(validation if isinstance(validation, ValidationTaskConfig) else ValidationTaskConfig())
+        task = _pickled_task(validation)
     session.report(metrics, checkpoint, Handing(checkpoint_dir_name, checkpoint_upload_mode or CheckpointUploadMode.SYNC,
                                                 checkpoint_upload_fn, bool(delete_local_checkpoint_after_upload), task))
+
+
+def _pickled_task(validation: Validation) -> bytes:
+    if validation in (True,):
+        validation = ValidationTaskConfig()
+    if not isinstance(validation, ValidationTaskConfig):
+        raise TypeError(f"report(): validation is {type(validation).__name__}, expected True, False or ValidationTaskConfig")
+    try:
+        return pickled_value(validation)
+    except Exception as e:
+        raise TypeError(f"report(): fn_kwargs of the validation cannot be sent ({type(e).__name__}: {e})") from e
 
 
 def _can_be_name(name: object) -> bool:

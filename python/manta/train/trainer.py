@@ -28,6 +28,7 @@ __all__ = ["BaseTrainer", "DataParallelTrainer", "TrainingFailedError"]
 TRAINER = "trainer.pkl"         # in a run's folder: what restore() makes the trainer of
 _KEPT = ("__class__", "run_config", "scaling_config", "train_loop_config", "backend_config", "dataset_config", "metadata",
          "train_loop_per_worker", "starting_checkpoint", "validation_config")
+_RUN_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def _takes_config(loop: Callable[..., Any]) -> bool:
@@ -98,6 +99,9 @@ class DataParallelTrainer(BaseTrainer):
             raise ValueError(f"validation_config is {type(validation_config).__name__}, expected ValidationConfig")
         if not callable(train_loop_per_worker):
             raise ValueError(f"train_loop_per_worker is {type(train_loop_per_worker).__name__}, expected a function")
+        if any(runs_later(train_loop_per_worker) for runs_later in _RUN_LATER):
+            raise ValueError("train_loop_per_worker is async or a generator, of which a call runs nothing: expected a function without "
+                             "async and yield")
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = train_loop_config
         self.backend_config = backend_config or BackendConfig()
