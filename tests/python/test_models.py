@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import manta
+from conftest import run_python
 from manta import layers
 
 numpy = pytest.importorskip("numpy")
@@ -29,6 +30,19 @@ def same(a, b):
 
 
 # ---- fit, evaluate, predict ----
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_are_trained_on_without_numpy(tmp_path, workers):
+    x, y = samples()
+    numpy.savez(tmp_path / "a.npz", x=x, y=y)
+    done = run_python("-c", "import sys; sys.modules['numpy'] = None\n"
+                      "import manta\nfrom manta import layers\n"
+                      "m = manta.Sequential([manta.Input((4,)), layers.Dense(2, activation='softmax')])\n"
+                      "m.compile('adam', 'sparse_categorical_crossentropy', metrics=['accuracy'])\n"
+                      f"m.fit('a.npz:x,y', epochs=2, batch_size=16, workers={workers}, validation_split=0.25)\n"
+                      "m.save('m.keras'); print(m.evaluate('a.npz:x,y', verbose=0)[0] > 0)", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.endswith("True\n"), done.stderr
+
 
 def test_a_model_learns():
     x, y = samples(512)
@@ -314,6 +328,7 @@ REFUSED = [
     (lambda: classifier().fit(X, Y, batch_size=0), ValueError, "batch_size is 0"),
     (lambda: classifier().fit(X, Y, epochs=1.5), ValueError, "epochs is 1.5"),
     (lambda: classifier().fit(X, Y, validation_split=1.5), ValueError, "validation_split is 1.5"),
+    (lambda: classifier().fit(X, Y, validation_split="0.5"), ValueError, "validation_split is '0.5'"),
     (lambda: classifier().fit("minst"), (FileNotFoundError, ValueError), "minst"),
     (lambda: layers.Densee, AttributeError, "did you mean 'Dense'"),
     (lambda: layers.Dense(8, activatoin="relu"), TypeError, "Dense has no option 'activatoin'; did you mean 'activation'"),

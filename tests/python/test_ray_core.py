@@ -9,7 +9,7 @@ import pytest
 
 import manta
 import manta.ray as _ray
-from conftest import DEADLINE_S, until
+from conftest import DEADLINE_S, run_python, until
 
 pytestmark = pytest.mark.sanitized
 
@@ -85,6 +85,15 @@ def test_get_refuses_what_is_no_reference(ray):
             ray.get(wrong)
     with pytest.raises(TypeError, match="put"):
         ray.put(ray.put(1))
+
+
+def test_numbers_that_are_none_are_refused_by_name(ray):
+    ref = ray.put(1)
+    for call, name in ((lambda: ray.get(ref, timeout="1"), "timeout='1'"), (lambda: ray.wait([ref], timeout=[]), r"timeout=\[\]")):
+        with pytest.raises(TypeError, match=f"^{name} is of type (str|list), expected a number"):
+            call()
+    done = run_python("-c", "import manta.ray as ray; ray.init(num_cpus='2')")
+    assert done.stderr.endswith("TypeError: num_cpus='2' is of type str, expected a number\n"), done.stderr
 
 
 def test_a_timeout(ray):

@@ -21,10 +21,10 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 def _class_weights(weights: Any) -> list[Any] | None:
     """{class: weight} as an array, of which those that are missing are 1."""
-    import numpy
-
     if not weights:
         return None
+    import numpy
+
     if not isinstance(weights, dict) or not all(hasattr(k, "__index__") and k >= 0 for k in weights):
         raise ValueError(f"class_weight is {weights!r}, expected a dict of class numbers and their weights")
     out = numpy.ones(max(weights) + 1, numpy.float32)
@@ -67,7 +67,7 @@ class Training:
 
     def _split(self, data: Dataset, share: float) -> tuple[Dataset, Dataset]:
         """The data, and its last part."""
-        if not 0 < share < 1:
+        if not hasattr(share, "__float__") or not 0 < share < 1:
             raise ValueError(f"validation_split is {share!r}, expected a share between 0 and 1")
         if data.count is None or data._dataset.is_batched:
             raise ValueError("validation_split: expected data of known length that has no batches")

@@ -127,6 +127,13 @@ def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, num_g
     return BaseContext(_address_info())
 
 
+def _is_negative(name: str, value: Any) -> bool:
+    try:
+        return bool(value < 0)
+    except TypeError:
+        raise TypeError(f"{name}={value!r} is of type {type(value).__name__}, expected a number") from None
+
+
 def _init_options(num_cpus: Any, num_gpus: Any, amounts: Any, store: Any, local_mode: bool, log_to_driver: bool,
                   memory: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
@@ -135,7 +142,7 @@ def _init_options(num_cpus: Any, num_gpus: Any, amounts: Any, store: Any, local_
             raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources'")
     for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("store_memory", store), ("memory", memory)):
         if value is not None:
-            if value < 0:
+            if _is_negative(name, value):
                 raise ValueError(f"{name}={value} is negative, expected 0 or more")
             out[name] = value
     if "memory" in out:
@@ -222,7 +229,7 @@ def get(object_refs: Any, *, timeout: Optional[float] = None, _use_object_store:
     >>> ray.get([ray.put(i) for i in range(3)])
     [0, 1, 2]
     """
-    if timeout is not None and timeout < 0:
+    if timeout is not None and _is_negative("timeout", timeout):
         if timeout != -1:
             raise ValueError(f"timeout={timeout}, expected seconds from 0 on, or None")
         timeout = None
@@ -280,7 +287,7 @@ def wait(ray_waitables: Sequence[Any], *, num_returns: int = 1, timeout: Optiona
         raise TypeError("wait() of one reference, expected a list of them")
     if not isinstance(ray_waitables, list):
         raise TypeError(f"wait() of a value of type {type(ray_waitables).__name__}, expected a list of references or generators")
-    if timeout is not None and timeout < 0:
+    if timeout is not None and _is_negative("timeout", timeout):
         raise ValueError(f"timeout={timeout}, expected seconds from 0 on")
     if not ray_waitables:
         return [], []
