@@ -278,13 +278,14 @@ def test_callbacks_hear_of_rounds_and_failures(fit):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_callback_that_raises_ends_the_training_and_is_named(fit, workers):
+@pytest.mark.parametrize("error", [KeyError("accuracy"), SystemExit(3)], ids=["error", "exit"])
+def test_a_callback_that_raises_ends_the_training_and_is_named(fit, workers, error):
     class Broken(UserCallback):
         def after_report(self, run_context, metrics, checkpoint):
-            raise KeyError("accuracy")
-    with pytest.raises(ControllerError, match=r"^Broken\.after_report\(\) failed: KeyError: 'accuracy'$") as e:
+            raise error
+    with pytest.raises(ControllerError, match=rf"^Broken\.after_report\(\) failed: {type(error).__name__}: {error}$") as e:
         fit(lambda: train.report({}), workers=workers, callbacks=[Broken()])
-    assert isinstance(e.value.__cause__, KeyError)
+    assert e.value.__cause__ is error
 
 
 @pytest.mark.parametrize("workers", [0, 2])

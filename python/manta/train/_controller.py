@@ -328,7 +328,7 @@ class Controller:
         for callback in self._callbacks:
             try:
                 callback.after_report(self._told, metrics, checkpoint)
-            except Exception as e:
+            except BaseException as e:      # of the callback's own: this is a thread that no signal interrupts
                 raise ControllerError(f"{type(callback).__name__}.after_report() failed: {type(e).__name__}: {e}") from e
 
     def _after_failures(self, failures: Mapping[int, BaseException]) -> None:
