@@ -339,7 +339,7 @@ def test_a_rank_that_leaves_late_takes_no_later_declaration_back(ray, members, c
 
 def test_declarations_that_are_refused(ray, members, collective):
     pair = members(2, None)
-    for actors, size, ranks in ((pair, 2, [0]), (pair, 2, [0, 2]), (pair, 3, [0, 1]), (pair, 2, [1, 1]), ([], 0, []),
+    for actors, size, ranks in ((pair, 2, [0]), (pair, 2, [0, 2]), (pair, 3, [0, 1]), (pair, 2, [1, 1]), ([], 0, []), (pair, 2, ["0", 1]),
                                 ([pair[0], pair[0]], 2, [0, 1])):
         with pytest.raises(RuntimeError, match="rank"):
             collective.create_collective_group(actors, size, ranks)

@@ -299,6 +299,24 @@ def test_an_async_actor(ray):
     assert ray.get(waiting) == [1, 1, 1]
 
 
+def test_a_call_that_waits_in_its_actor_is_cancelled_before_it_began(ray, tmp_path):
+    @ray.remote(num_cpus=0)
+    class Slow:
+        def wait(self, path, begun):
+            open(begun, "w").close()
+            until(lambda: os.path.exists(path))
+
+    s = Slow.remote()
+    first, second = (s.wait.remote(str(tmp_path / "go"), str(tmp_path / f"begun-{i}")) for i in range(2))
+    until(lambda: (tmp_path / "begun-0").exists())
+    ray.cancel(second)
+    with pytest.raises(ray.exceptions.TaskCancelledError) as told:
+        ray.get(second)
+    assert "cancelled" in str(told.value) and "while it ran" not in str(told.value) and "ray::()" not in str(told.value)
+    (tmp_path / "go").touch()
+    ray.get(first)
+
+
 def test_cancel_what_has_not_begun(ray, tmp_path):
     @ray.remote(num_cpus=2)
     def block(box):

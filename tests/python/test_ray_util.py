@@ -115,6 +115,8 @@ def test_placement_groups(ray):
     with pytest.raises(ValueError):
         f.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, 2)).remote()
     ray.util.remove_placement_group(group)
+    with pytest.raises(TypeError, match="of type int, expected a placement group"):
+        ray.util.remove_placement_group(3)
     assert ray.util.get_current_placement_group() is None
     for wrong in ([], [{}], [{"CPU": 0}], "x"):
         with pytest.raises(ValueError):

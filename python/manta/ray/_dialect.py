@@ -16,9 +16,10 @@ def _shown(traceback: str) -> str:
 
 
 def _cancelled(text: str, pid: Optional[int], function: Optional[str]) -> BaseException:
-    """A call that was cancelled, which is an error of the task itself if it had begun, in the process `pid`."""
+    """A call that was cancelled, which is an error of the task itself if it had begun, in the process `pid`. One without a function
+    had only come there."""
     cause = errors.TaskCancelledError(error_message=text or None)
-    if not pid:
+    if not pid or not function:
         return cause
     return errors.RayTaskError(function or "", f"{cause} (it was cancelled while it ran)", cause, pid=pid,
                                ip=errors._host_ip()).as_instanceof_cause()

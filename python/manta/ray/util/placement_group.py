@@ -111,7 +111,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
         ray.util.remove_placement_group(group)
     """
-    assert placement_group is not None
+    if not isinstance(placement_group, PlacementGroup):
+        raise TypeError(f"remove_placement_group() of a value of type {type(placement_group).__name__}, expected a placement group")
     manta.placement_group_remove(placement_group._group)
 
 

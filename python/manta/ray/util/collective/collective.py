@@ -144,10 +144,11 @@ def create_collective_group(actors: Sequence[Any], world_size: int, ranks: Seque
             raise TypeError(f"create_collective_group() takes handles of actors, given {type(actor).__name__}")
     if len(ranks) != len(actors) or len({actor.id for actor in actors}) != len(actors):
         raise RuntimeError(f"{len(ranks)} ranks are given for {len({actor.id for actor in actors})} actors, expected one for each")
-    if world_size != len(actors) or sorted(ranks) != list(range(world_size)) or not actors:
+    numbers = [number for rank in ranks if (number := whole_number(rank)) is not None]
+    if world_size != len(actors) or sorted(numbers) != list(range(world_size)) or not actors:
         raise RuntimeError(f"the ranks of {len(actors)} actors in a group of {world_size} are {ranks}, expected each of 0 to "
                            f"{len(actors) - 1} once, and as many actors as world_size says")
-    _board.declare(group_name, {_hex(actor): rank for actor, rank in zip(actors, ranks)}, gloo_timeout)
+    _board.declare(group_name, {_hex(actor): number for actor, number in zip(actors, numbers)}, gloo_timeout)
 
 
 def destroy_collective_group(group_name: str = "default") -> None:
