@@ -128,27 +128,39 @@ def environment(tmp_path):
             "TERM": "dumb"}
 
 
+def end(running):
+    """Ends the programs that still run."""
+    for r in running:
+        if r.process.poll() is None:
+            r.kill()
+            r.process.wait()
+
+
 @pytest.fixture
-def start(tmp_path, environment):
-    """start(*args, env={}, cwd=None, held=False): the program, running. What is still running at the end is killed.
+def running():
+    """The programs that the test has started; those that still run at its end are killed."""
+    started = []
+    yield started
+    end(started)
+    for r in started:
+        for stream in (r.process.stdout, r.process.stderr):
+            stream.close()
+
+
+@pytest.fixture
+def start(tmp_path, environment, running):
+    """start(*args, env={}, cwd=None, held=False): the program, running.
 
     `held`: what it says goes through a page, so that one that says much cannot be through before it is listened to."""
     if not PROGRAM.is_file():
         pytest.fail(f"{PROGRAM} is not built")
-    running = []
 
     def starter(*args, env=None, cwd=None, held=False):
         r = Running(args, cwd or tmp_path, {**environment, **(env or {})}, held)
         running.append(r)
         return r
 
-    yield starter
-    for r in running:
-        if r.process.poll() is None:
-            r.kill()
-            r.process.wait()
-        for stream in (r.process.stdout, r.process.stderr):
-            stream.close()
+    return starter
 
 
 @pytest.fixture
@@ -164,10 +176,11 @@ def manta(start):
 
 
 @pytest.fixture
-def storage(environment, tmp_path):
+def storage(environment, tmp_path, running):
     """Where runs lie: in memory where there is such a place, since every checkpoint is brought to disk."""
     place = pathlib.Path("/dev/shm")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="manta-runs-", dir=place if os.access(place, os.W_OK) else tmp_path))
     environment["MANTA_STORAGE"] = str(folder)
     yield folder
+    end(running)        # which may write there
     shutil.rmtree(folder)
