@@ -75,7 +75,7 @@ def module_node():
 @pytest.fixture
 def short_path():
     """A folder like tmp_path with a short name, whatever TMPDIR and the test are called: that of a socket in it has at most 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="manta-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="manta-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield pathlib.Path(folder)
 
 
