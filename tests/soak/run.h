@@ -39,7 +39,7 @@ typedef struct soak_run {
     int cores, tokens, actor_cores, used_actor_cores;
     bool inside, small_store, few_files;
     int kills; /* of workers */
-    int ends; /* of processes by other means: groups that are removed, cancels by force */
+    int ends; /* of processes by other means: groups that are removed, cancels by force, actors that are killed */
     uint64_t actor_slots;
     uint64_t doomed; /* slots whose actors were killed */
     uint64_t ended; /* whose actors were told to end */

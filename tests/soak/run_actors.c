@@ -190,6 +190,7 @@ void soak_do_kill_actor(soak_run *r, const soak_op *op)
 
     if (!s) return;
     s->is_counted = false;
+    r->ends++; /* also of actors that begin again: in another process */
     if (for_good || s->actor.mortal) r->doomed |= SOAK_BIT(op->args[0]);
     for (int i = 0; i < s->n; i++) {
         soak_expect e = of_actor(s);
