@@ -208,6 +208,7 @@ static bool start_node(soak_run *r, const soak_op *node, const char *folder)
 
     snprintf(resources, sizeof resources, "token=%d", r->tokens);
     o.in_process = r->inside;
+    o.memory_floor = 1; /* the model does not know what else the machine does */
     o.store_memory = (uint64_t)node->f[SOAK_STORE] << 10;
     o.spill_limit = (uint64_t)node->f[SOAK_SPILL] << 10;
     o.spill_folder = folder;
