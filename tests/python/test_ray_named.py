@@ -170,10 +170,10 @@ print(ray.get(keeper.keep.remote(7)), flush=True)
 """
 
 
-def test_another_program_joins_the_node_of_one(python, tmp_path):
+def test_another_program_joins_the_node_of_one(python, tmp_path, short_path):
     """As `auto` finds whatever runs on a host; who joined leaves, and the node stays its program's."""
     (tmp_path / "program.py").write_text(JOINED)
-    out = python(tmp_path / "program.py", env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    out = python(tmp_path / "program.py", env={"XDG_RUNTIME_DIR": str(short_path)})
     joined, refused, kept = out.stdout.splitlines()
     assert (joined, kept) == ("joined", "[5, 6, 7]"), out.stdout + out.stderr
     assert refused.startswith("ConnectionError: no node to join: 2 nodes run"), refused
